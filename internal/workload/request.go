@@ -1,0 +1,19 @@
+package workload
+
+import "time"
+
+// Request is one prompt, with everything random about it fixed in advance, so
+// that every policy and both worlds meet the same draws.
+type Request struct {
+	ID      int           // position in arrival order, 0-based
+	Arrival time.Duration // paper time since the trial's start
+	// PromptTokens >= 1; OutputTokens >= 1.
+	PromptTokens, OutputTokens int
+	// Blocks identify the prompt's prefix blocks, in order; equal id means equal
+	// block and equal prefix. ceil(PromptTokens / blockTokens) entries, or none.
+	Blocks []uint64
+	// TieBreak decides between equal scores; PathDraws gives one draw a stream,
+	// PathDraws[s] mod (number of equal-cost paths) being the path slot.
+	TieBreak  uint64
+	PathDraws []uint64
+}
