@@ -1,0 +1,65 @@
+package workload
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Generate makes the requests of one trial, in arrival order, for workloads of
+// kind synthetic and trace. The seed must be one of the scenario's for a paired
+// comparison, but any will do. Trace files are opened as the scenario names
+// them; a bad line ends it with an error that begins "file:line:".
+func Generate(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
+	var (
+		reqs   []Request
+		report Report
+		err    error
+	)
+	switch s.Workload.Kind {
+	case "synthetic":
+		reqs, report, err = synthesize(s, seed)
+	case "trace":
+		reqs, report, err = replay(s, seed)
+	default:
+		return nil, Report{}, fmt.Errorf("workload.kind %q: want synthetic or trace (flows are read by LoadFlows)", s.Workload.Kind)
+	}
+	if err != nil {
+		return nil, Report{}, err
+	}
+	finish(reqs, s.Transfer.Streams, seed)
+	report.Kind = s.Workload.Kind
+	report.describe(reqs)
+	return reqs, report, nil
+}
+
+// finish orders requests by arrival, keeping the given order of equal ones,
+// numbers them, and gives each its draws.
+func finish(reqs []Request, streams int, seed uint64) {
+	slices.SortStableFunc(reqs, func(a, b Request) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	for i := range reqs {
+		reqs[i].ID = i
+		reqs[i].TieBreak, reqs[i].PathDraws = draws(seed, i, streams)
+	}
+}
+
+// describe fills in the figures that hold for any kind.
+func (r *Report) describe(reqs []Request) {
+	r.Requests = len(reqs)
+	if len(reqs) == 0 {
+		return
+	}
+	r.FirstArrival, r.LastArrival = reqs[0].Arrival, reqs[len(reqs)-1].Arrival
+	var prompt, output float64
+	for i := range reqs {
+		prompt += float64(reqs[i].PromptTokens)
+		output += float64(reqs[i].OutputTokens)
+		if i == 0 || reqs[i].Arrival != reqs[i-1].Arrival {
+			r.DistinctInstants++
+		}
+	}
+	r.MeanPromptTokens = prompt / float64(len(reqs))
+	r.MeanOutputTokens = output / float64(len(reqs))
+}

@@ -1,0 +1,69 @@
+package workload
+
+import "time"
+
+// Report says what was generated or read, and what had to be mended on the way.
+// It is meant to be shown: a replay that cut, dropped or padded something must
+// say so beside its results.
+type Report struct {
+	Kind     string `json:"kind"` // synthetic | trace
+	Requests int    `json:"requests"`
+	// FirstArrival and LastArrival are paper time since the trial's start, in nanoseconds in JSON.
+	FirstArrival time.Duration `json:"first_arrival_ns"`
+	LastArrival  time.Duration `json:"last_arrival_ns"`
+	// DistinctInstants counts the different arrival times after spreading.
+	DistinctInstants int     `json:"distinct_instants"`
+	MeanPromptTokens float64 `json:"mean_prompt_tokens"`
+	MeanOutputTokens float64 `json:"mean_output_tokens"`
+	// PromptsCut and OutputsCut count synthetic lengths that were cut to [min, max]:
+	// the more there are, the further the mean lies from the one asked for.
+	PromptsCut int `json:"prompts_cut"`
+	OutputsCut int `json:"outputs_cut"`
+	// SharedRequests and SharedBlocks count synthetic requests with a group
+	// prefix of at least one block, and those blocks.
+	SharedRequests int `json:"shared_requests"`
+	SharedBlocks   int `json:"shared_blocks"`
+	// Trace is set for traces only.
+	Trace *TraceReport `json:"trace,omitempty"`
+}
+
+// TraceReport counts what a trace file held and how its oddities were treated;
+// each rule is stated at the field. A clean trace has zeros after Rows.
+type TraceReport struct {
+	File string `json:"file"`
+	// Lines counts lines read, Rows the well-formed ones, of which Outside fell
+	// before the window. Lines behind the window's end or behind the
+	// last wanted request are not read at all.
+	Lines   int `json:"lines"`
+	Rows    int `json:"rows"`
+	Outside int `json:"outside_window"`
+	// SpreadNS is the width of the seeded jitter, 0 when arrival times are the file's.
+	Spread time.Duration `json:"spread_ns"`
+
+	// BlankLines hold only white space and are passed over.
+	BlankLines int `json:"blank_lines"`
+	// BadLines were skipped because the scenario asked for it; BadExamples
+	// are the first few messages.
+	BadLines    int      `json:"bad_lines"`
+	BadExamples []string `json:"bad_examples,omitempty"`
+	// UnknownFields counts rows with fields that this format does not have; they are ignored.
+	UnknownFields int `json:"rows_with_unknown_fields"`
+	// EmptyPrompts are rows with input_length 0: nothing to prefill, the row is dropped.
+	EmptyPrompts int `json:"empty_prompts_dropped"`
+	// ZeroOutputs are rows with output_length 0: raised to 1, since the KV cache
+	// travels and a first token is due.
+	ZeroOutputs int `json:"zero_outputs_raised"`
+	// WithoutIDs are rows whose hash_ids are absent, null or empty: they share nothing.
+	WithoutIDs int `json:"rows_without_ids"`
+	// SurplusIDs are rows with more ids than blocks: the surplus is cut off.
+	SurplusIDs int `json:"rows_with_surplus_ids"`
+	// MissingIDs are rows with fewer ids than blocks: the tail is filled up
+	// with ids that no other row has.
+	MissingIDs int `json:"rows_with_missing_ids"`
+	// RepeatedIDs are rows that hold an id twice, which no prefix can: blocks
+	// from the repetition on get ids that no other row has.
+	RepeatedIDs int `json:"rows_with_repeated_ids"`
+	// PrefixConflicts are rows with an id that followed another block in an
+	// earlier row, so that equal ids do not mean equal prefixes. They are kept as they are.
+	PrefixConflicts int `json:"rows_with_prefix_conflicts"`
+}

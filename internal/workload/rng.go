@@ -1,0 +1,52 @@
+package workload
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+)
+
+// The names of the random streams. A stream's draws depend on the seed and its
+// name alone, so that subsystems cannot disturb each other.
+const (
+	streamArrivals = "arrivals"
+	streamPrompts  = "prompts"
+	streamOutputs  = "outputs"
+	streamPrefixes = "prefixes"
+	streamSpread   = "spread"
+	streamDraws    = "draws"
+)
+
+// stream returns the named random stream of a seed.
+func stream(seed uint64, name string) *rand.PCG {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.NewPCG(mix(seed), mix(h.Sum64()))
+}
+
+// indexed returns a stream of its own for element i of a named stream: its
+// draws do not depend on how many elements came before.
+func indexed(seed uint64, name string, i int) *rand.PCG {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return rand.NewPCG(mix(seed), mix(h.Sum64()^mix(uint64(i))))
+}
+
+// draws gives a request's tie-break and one path draw a stream. More streams
+// extend the list; they do not change its beginning.
+func draws(seed uint64, id, streams int) (tieBreak uint64, paths []uint64) {
+	src := indexed(seed, streamDraws, id)
+	tieBreak = src.Uint64()
+	paths = make([]uint64, streams)
+	for i := range paths {
+		paths[i] = src.Uint64()
+	}
+	return tieBreak, paths
+}
+
+// mix is SplitMix64's finalizer: neighbouring seeds (1, 2, 3) give unrelated states.
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
