@@ -17,9 +17,9 @@ const (
 
 // The states a record can have.
 const (
-	StatusCompleted  = "completed"
-	StatusFailed     = "failed"
-	StatusIncomplete = "incomplete" // the run was cut off
+	Completed  = "completed"
+	Failed     = "failed"
+	Incomplete = "incomplete" // the run was cut off
 )
 
 // Meta is what the records themselves do not say.

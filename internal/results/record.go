@@ -6,7 +6,7 @@ import "time"
 // world under one policy and seed. Times are paper units, in milliseconds.
 // ttft = prefill_wait + prefill + reserve + transfer + decode_wait + first_step.
 type Record struct {
-	World  string `json:"world"` // packet | flow
+	World  string `json:"world"` // packet | flow | replay
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
 	ID     int    `json:"id"`
@@ -48,6 +48,8 @@ type Record struct {
 // StreamRecord is one TCP connection's part of a transfer.
 type StreamRecord struct {
 	SourcePort  int      `json:"sport"`
+	NIC         int      `json:"nic"`            // which of the sender's NICs, 0-based
+	Slot        int      `json:"slot"`           // which equal-cost path, 0-based
 	Path        []string `json:"path,omitempty"` // node names from source to destination
 	Bytes       int64    `json:"bytes_emulated"`
 	FirstMS     float64  `json:"first_ms"` // first byte at the receiver, after the transfer's start
