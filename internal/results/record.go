@@ -48,8 +48,6 @@ type Record struct {
 // StreamRecord is one TCP connection's part of a transfer.
 type StreamRecord struct {
 	SourcePort  int      `json:"sport"`
-	NIC         int      `json:"nic"`
-	Slot        int      `json:"slot"` // which of the pair's equal-cost paths, in the plan's order
 	NIC         int      `json:"nic"`            // which of the sender's NICs, 0-based
 	Slot        int      `json:"slot"`           // which equal-cost path, 0-based
 	Path        []string `json:"path,omitempty"` // node names from source to destination
