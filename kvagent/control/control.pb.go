@@ -81,6 +81,8 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_control_proto_rawDescGZIP(), []int{0}
 }
 
+// HelloRequest names the version the caller speaks; another than the agent's is
+// refused with FAILED_PRECONDITION and both numbers. 0 asks without claiming any.
 type HelloRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Protocol      uint32                 `protobuf:"varint,1,opt,name=protocol,proto3" json:"protocol,omitempty"`
@@ -464,16 +466,21 @@ func (x *EngineConfig) GetDecodePerContextTokenPaperNs() float64 {
 
 type TransferConfig struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
-	ChunkBytes        int32                  `protobuf:"varint,1,opt,name=chunk_bytes,json=chunkBytes,proto3" json:"chunk_bytes,omitempty"`
-	Dscp              int32                  `protobuf:"varint,2,opt,name=dscp,proto3" json:"dscp,omitempty"`
-	CongestionControl string                 `protobuf:"bytes,3,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"`
-	Integrity         bool                   `protobuf:"varint,4,opt,name=integrity,proto3" json:"integrity,omitempty"`
-	Pull              bool                   `protobuf:"varint,5,opt,name=pull,proto3" json:"pull,omitempty"`
-	Fresh             bool                   `protobuf:"varint,6,opt,name=fresh,proto3" json:"fresh,omitempty"` // dial anew for each stream
-	SetupPaperNs      int64                  `protobuf:"varint,7,opt,name=setup_paper_ns,json=setupPaperNs,proto3" json:"setup_paper_ns,omitempty"`
-	TimeoutNs         int64                  `protobuf:"varint,8,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"` // real time
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	ChunkBytes        int32                  `protobuf:"varint,1,opt,name=chunk_bytes,json=chunkBytes,proto3" json:"chunk_bytes,omitempty"`                     // bytes a write; 0: 256 KiB; 4 KiB to 16 MiB
+	Dscp              int32                  `protobuf:"varint,2,opt,name=dscp,proto3" json:"dscp,omitempty"`                                                   // 0 to 63
+	CongestionControl string                 `protobuf:"bytes,3,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"` // empty: the namespace's default
+	// The payload is a stream that depends on request, attempt and stream, followed
+	// by its checksum; the receiver checks both. Costs CPU at both ends.
+	Integrity bool `protobuf:"varint,4,opt,name=integrity,proto3" json:"integrity,omitempty"`
+	// The receiver asks for each stream's bytes once it has been told to expect them.
+	Pull         bool  `protobuf:"varint,5,opt,name=pull,proto3" json:"pull,omitempty"`
+	Fresh        bool  `protobuf:"varint,6,opt,name=fresh,proto3" json:"fresh,omitempty"`                                     // dial anew for each stream, from the path's next source port
+	SetupPaperNs int64 `protobuf:"varint,7,opt,name=setup_paper_ns,json=setupPaperNs,proto3" json:"setup_paper_ns,omitempty"` // fixed overhead between the command and the first byte
+	// Real time that a transfer may take at either end, counted from the command (or
+	// from the end of the release schedule if that is later); 0: five minutes.
+	TimeoutNs     int64 `protobuf:"varint,8,opt,name=timeout_ns,json=timeoutNs,proto3" json:"timeout_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TransferConfig) Reset() {
@@ -720,14 +727,19 @@ func (x *PathPorts) GetPorts() []uint32 {
 	return nil
 }
 
+// BackgroundFlow is one source of other people's traffic. Any agent with the role
+// BACKGROUND is a sink on its data port, for UDP and for TCP, and counts what arrives.
 type BackgroundFlow struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	PeerAddress   string                 `protobuf:"bytes,1,opt,name=peer_address,json=peerAddress,proto3" json:"peer_address,omitempty"`
 	PeerPort      uint32                 `protobuf:"varint,2,opt,name=peer_port,json=peerPort,proto3" json:"peer_port,omitempty"`
-	SourcePort    uint32                 `protobuf:"varint,3,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
+	SourcePort    uint32                 `protobuf:"varint,3,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`             // 0: the kernel's choice
 	BitsPerSecond float64                `protobuf:"fixed64,4,opt,name=bits_per_second,json=bitsPerSecond,proto3" json:"bits_per_second,omitempty"` // emulated, of Ethernet frames
-	Kind          string                 `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`                                            // udp | tcp | tcp-onoff
-	Dscp          int32                  `protobuf:"varint,6,opt,name=dscp,proto3" json:"dscp,omitempty"`
+	// udp: constant rate, 1514-byte frames. tcp: at most the rate, never catching up
+	// on what the network refused. tcp-onoff: twice the rate half of the time,
+	// exponential periods of 200 ms paper time on average.
+	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
+	Dscp          int32  `protobuf:"varint,6,opt,name=dscp,proto3" json:"dscp,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -804,6 +816,9 @@ func (x *BackgroundFlow) GetDscp() int32 {
 	return 0
 }
 
+// WarmRequest asks for so many connections a path, those in the pool included; each is
+// used once, so that neighbour entries exist. With fresh transfers nothing is kept,
+// and 0 is the right number.
 type WarmRequest struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	ConnectionsPerPath int32                  `protobuf:"varint,1,opt,name=connections_per_path,json=connectionsPerPath,proto3" json:"connections_per_path,omitempty"`
@@ -1315,12 +1330,17 @@ func (x *Transfer) GetReleaseToPaperNs() int64 {
 	return 0
 }
 
+// StreamSpec is one TCP stream. Its position in Transfer.streams is its number on
+// the wire: both ends must be given the same list.
 type StreamSpec struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Nic           uint32                 `protobuf:"varint,1,opt,name=nic,proto3" json:"nic,omitempty"`
-	Path          uint32                 `protobuf:"varint,2,opt,name=path,proto3" json:"path,omitempty"`
-	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	SourcePort    uint32                 `protobuf:"varint,4,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Nic   uint32                 `protobuf:"varint,1,opt,name=nic,proto3" json:"nic,omitempty"`
+	Path  uint32                 `protobuf:"varint,2,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // 0 is legal: a stream of no payload
+	// 0: any idle connection of the path, the pool growing by the path's next port when
+	// there is none. Else exactly this port; a stream that finds it busy waits its turn,
+	// like work on a queue pair.
+	SourcePort    uint32 `protobuf:"varint,4,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1383,6 +1403,8 @@ func (x *StreamSpec) GetSourcePort() uint32 {
 	return 0
 }
 
+// Cancel drops a request's work at this agent: queue entry, reservation and
+// transfer of that attempt. Nothing more is reported of it. Unknown is no error.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
@@ -1968,16 +1990,19 @@ func (x *TransferDone) GetBytes() int64 {
 }
 
 type StreamReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SourcePort    uint32                 `protobuf:"varint,1,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
-	Nic           uint32                 `protobuf:"varint,2,opt,name=nic,proto3" json:"nic,omitempty"`
-	Path          uint32                 `protobuf:"varint,3,opt,name=path,proto3" json:"path,omitempty"`
-	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	FirstPaperNs  int64                  `protobuf:"varint,5,opt,name=first_paper_ns,json=firstPaperNs,proto3" json:"first_paper_ns,omitempty"`
-	LastPaperNs   int64                  `protobuf:"varint,6,opt,name=last_paper_ns,json=lastPaperNs,proto3" json:"last_paper_ns,omitempty"`
-	Retransmits   uint32                 `protobuf:"varint,7,opt,name=retransmits,proto3" json:"retransmits,omitempty"`
-	DeliveryRate  int64                  `protobuf:"varint,8,opt,name=delivery_rate,json=deliveryRate,proto3" json:"delivery_rate,omitempty"` // bytes a second, TCP_INFO
-	MinRttUs      int64                  `protobuf:"varint,9,opt,name=min_rtt_us,json=minRttUs,proto3" json:"min_rtt_us,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	SourcePort uint32                 `protobuf:"varint,1,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
+	Nic        uint32                 `protobuf:"varint,2,opt,name=nic,proto3" json:"nic,omitempty"`
+	Path       uint32                 `protobuf:"varint,3,opt,name=path,proto3" json:"path,omitempty"`
+	Bytes      int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Receiver: first and last payload byte read. Sender: first write begun, and the
+	// receiver's acknowledgement of the whole stream.
+	FirstPaperNs int64 `protobuf:"varint,5,opt,name=first_paper_ns,json=firstPaperNs,proto3" json:"first_paper_ns,omitempty"`
+	LastPaperNs  int64 `protobuf:"varint,6,opt,name=last_paper_ns,json=lastPaperNs,proto3" json:"last_paper_ns,omitempty"`
+	// The rest is the sender's only (TCP_INFO).
+	Retransmits   uint32 `protobuf:"varint,7,opt,name=retransmits,proto3" json:"retransmits,omitempty"`                       // segments sent again during this stream
+	DeliveryRate  int64  `protobuf:"varint,8,opt,name=delivery_rate,json=deliveryRate,proto3" json:"delivery_rate,omitempty"` // bytes a real second
+	MinRttUs      int64  `protobuf:"varint,9,opt,name=min_rtt_us,json=minRttUs,proto3" json:"min_rtt_us,omitempty"`           // real
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2223,10 +2248,14 @@ func (x *Finished) GetFreePaperBytes() int64 {
 	return 0
 }
 
+// Failed ends an attempt at this agent. Stages: protocol (the command makes no sense),
+// prefill, transfer, decode, background. A decode agent has released the attempt's
+// reservation; connections of a failed transfer are closed.
 type Failed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stage         string                 `protobuf:"bytes,1,opt,name=stage,proto3" json:"stage,omitempty"`
 	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Bytes         int64                  `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"` // payload moved in vain: sender, acknowledged or written; receiver, read
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2275,6 +2304,15 @@ func (x *Failed) GetReason() string {
 	return ""
 }
 
+func (x *Failed) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// CacheChange reports blocks that became (or ceased to be) available as prefix,
+// and the free memory; both lists are empty after a release.
 type CacheChange struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Stored         []uint64               `protobuf:"fixed64,1,rep,packed,name=stored,proto3" json:"stored,omitempty"`
@@ -2372,24 +2410,27 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 }
 
 type StatusResponse struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Role              Role                   `protobuf:"varint,1,opt,name=role,proto3,enum=netkvlab.agent.v1.Role" json:"role,omitempty"`
-	PrefillWaiting    int32                  `protobuf:"varint,2,opt,name=prefill_waiting,json=prefillWaiting,proto3" json:"prefill_waiting,omitempty"`
-	PrefillRunning    int32                  `protobuf:"varint,3,opt,name=prefill_running,json=prefillRunning,proto3" json:"prefill_running,omitempty"`
-	DecodeWaiting     int32                  `protobuf:"varint,4,opt,name=decode_waiting,json=decodeWaiting,proto3" json:"decode_waiting,omitempty"`
-	DecodeBatch       int32                  `protobuf:"varint,5,opt,name=decode_batch,json=decodeBatch,proto3" json:"decode_batch,omitempty"`
-	Reservations      int32                  `protobuf:"varint,6,opt,name=reservations,proto3" json:"reservations,omitempty"`
-	FreePaperBytes    int64                  `protobuf:"varint,7,opt,name=free_paper_bytes,json=freePaperBytes,proto3" json:"free_paper_bytes,omitempty"`
-	MemoryPaperBytes  int64                  `protobuf:"varint,8,opt,name=memory_paper_bytes,json=memoryPaperBytes,proto3" json:"memory_paper_bytes,omitempty"`
-	CachedBlocks      int32                  `protobuf:"varint,9,opt,name=cached_blocks,json=cachedBlocks,proto3" json:"cached_blocks,omitempty"`
-	TransfersIn       int32                  `protobuf:"varint,10,opt,name=transfers_in,json=transfersIn,proto3" json:"transfers_in,omitempty"`
-	TransfersOut      int32                  `protobuf:"varint,11,opt,name=transfers_out,json=transfersOut,proto3" json:"transfers_out,omitempty"`
-	Connections       int32                  `protobuf:"varint,12,opt,name=connections,proto3" json:"connections,omitempty"`
-	BytesIn           int64                  `protobuf:"varint,13,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
-	BytesOut          int64                  `protobuf:"varint,14,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
-	CongestionControl string                 `protobuf:"bytes,15,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"` // in force, read back from a socket
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Role               Role                   `protobuf:"varint,1,opt,name=role,proto3,enum=netkvlab.agent.v1.Role" json:"role,omitempty"`
+	PrefillWaiting     int32                  `protobuf:"varint,2,opt,name=prefill_waiting,json=prefillWaiting,proto3" json:"prefill_waiting,omitempty"`
+	PrefillRunning     int32                  `protobuf:"varint,3,opt,name=prefill_running,json=prefillRunning,proto3" json:"prefill_running,omitempty"`
+	DecodeWaiting      int32                  `protobuf:"varint,4,opt,name=decode_waiting,json=decodeWaiting,proto3" json:"decode_waiting,omitempty"`
+	DecodeBatch        int32                  `protobuf:"varint,5,opt,name=decode_batch,json=decodeBatch,proto3" json:"decode_batch,omitempty"`
+	Reservations       int32                  `protobuf:"varint,6,opt,name=reservations,proto3" json:"reservations,omitempty"`
+	FreePaperBytes     int64                  `protobuf:"varint,7,opt,name=free_paper_bytes,json=freePaperBytes,proto3" json:"free_paper_bytes,omitempty"`
+	MemoryPaperBytes   int64                  `protobuf:"varint,8,opt,name=memory_paper_bytes,json=memoryPaperBytes,proto3" json:"memory_paper_bytes,omitempty"`
+	CachedBlocks       int32                  `protobuf:"varint,9,opt,name=cached_blocks,json=cachedBlocks,proto3" json:"cached_blocks,omitempty"`
+	TransfersIn        int32                  `protobuf:"varint,10,opt,name=transfers_in,json=transfersIn,proto3" json:"transfers_in,omitempty"`
+	TransfersOut       int32                  `protobuf:"varint,11,opt,name=transfers_out,json=transfersOut,proto3" json:"transfers_out,omitempty"`
+	Connections        int32                  `protobuf:"varint,12,opt,name=connections,proto3" json:"connections,omitempty"`
+	BytesIn            int64                  `protobuf:"varint,13,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
+	BytesOut           int64                  `protobuf:"varint,14,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
+	CongestionControl  string                 `protobuf:"bytes,15,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"`    // in force, read back from a socket
+	TimerLatenessNs    int64                  `protobuf:"varint,16,opt,name=timer_lateness_ns,json=timerLatenessNs,proto3" json:"timer_lateness_ns,omitempty"`       // the worst of the session, real time
+	BackgroundBytesIn  int64                  `protobuf:"varint,17,opt,name=background_bytes_in,json=backgroundBytesIn,proto3" json:"background_bytes_in,omitempty"` // payload, since Configure
+	BackgroundBytesOut int64                  `protobuf:"varint,18,opt,name=background_bytes_out,json=backgroundBytesOut,proto3" json:"background_bytes_out,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -2525,6 +2566,27 @@ func (x *StatusResponse) GetCongestionControl() string {
 		return x.CongestionControl
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetTimerLatenessNs() int64 {
+	if x != nil {
+		return x.TimerLatenessNs
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetBackgroundBytesIn() int64 {
+	if x != nil {
+		return x.BackgroundBytesIn
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetBackgroundBytesOut() int64 {
+	if x != nil {
+		return x.BackgroundBytesOut
+	}
+	return 0
 }
 
 var File_control_proto protoreflect.FileDescriptor
@@ -2692,15 +2754,16 @@ const file_control_proto_rawDesc = "" +
 	"\x11admitted_paper_ns\x18\x02 \x01(\x03R\x0fadmittedPaperNs\"L\n" +
 	"\bFinished\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x05R\x06tokens\x12(\n" +
-	"\x10free_paper_bytes\x18\x02 \x01(\x03R\x0efreePaperBytes\"6\n" +
+	"\x10free_paper_bytes\x18\x02 \x01(\x03R\x0efreePaperBytes\"L\n" +
 	"\x06Failed\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"i\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\"i\n" +
 	"\vCacheChange\x12\x16\n" +
 	"\x06stored\x18\x01 \x03(\x06R\x06stored\x12\x18\n" +
 	"\aevicted\x18\x02 \x03(\x06R\aevicted\x12(\n" +
 	"\x10free_paper_bytes\x18\x03 \x01(\x03R\x0efreePaperBytes\"\x0f\n" +
-	"\rStatusRequest\"\xcb\x04\n" +
+	"\rStatusRequest\"\xd9\x05\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x17.netkvlab.agent.v1.RoleR\x04role\x12'\n" +
 	"\x0fprefill_waiting\x18\x02 \x01(\x05R\x0eprefillWaiting\x12'\n" +
@@ -2717,7 +2780,10 @@ const file_control_proto_rawDesc = "" +
 	"\vconnections\x18\f \x01(\x05R\vconnections\x12\x19\n" +
 	"\bbytes_in\x18\r \x01(\x03R\abytesIn\x12\x1b\n" +
 	"\tbytes_out\x18\x0e \x01(\x03R\bbytesOut\x12-\n" +
-	"\x12congestion_control\x18\x0f \x01(\tR\x11congestionControl*g\n" +
+	"\x12congestion_control\x18\x0f \x01(\tR\x11congestionControl\x12*\n" +
+	"\x11timer_lateness_ns\x18\x10 \x01(\x03R\x0ftimerLatenessNs\x12.\n" +
+	"\x13background_bytes_in\x18\x11 \x01(\x03R\x11backgroundBytesIn\x120\n" +
+	"\x14background_bytes_out\x18\x12 \x01(\x03R\x12backgroundBytesOut*g\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fROLE_PREFILL\x10\x01\x12\x0f\n" +

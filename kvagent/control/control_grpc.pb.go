@@ -38,11 +38,14 @@ type AgentClient interface {
 	// Hello tells versions and identity; it changes nothing.
 	Hello(ctx context.Context, in *HelloRequest, opts ...grpc.CallOption) (*HelloResponse, error)
 	// Configure sets role, engine, transfer options and peers, and drops all state
-	// of earlier trials (connections of an unchanged peer set are kept).
+	// of earlier trials. Connections are kept when addresses, transfer options and
+	// peers are unchanged. It is refused while a session is open.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
 	// Warm opens the connections of the path table and moves one small message over each.
 	Warm(ctx context.Context, in *WarmRequest, opts ...grpc.CallOption) (*WarmResponse, error)
-	// Session carries the trial: commands in, events out. Ending it cancels everything in progress.
+	// Session carries the trial: commands in, events out. The first command is
+	// Start. One session at a time. Ending it cancels everything in progress, without
+	// events; the stream's end tells that the agent is idle again.
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[Command, Event], error)
 	// Status reports occupancy: what is in flight, memory, cache, connections.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
@@ -116,11 +119,14 @@ type AgentServer interface {
 	// Hello tells versions and identity; it changes nothing.
 	Hello(context.Context, *HelloRequest) (*HelloResponse, error)
 	// Configure sets role, engine, transfer options and peers, and drops all state
-	// of earlier trials (connections of an unchanged peer set are kept).
+	// of earlier trials. Connections are kept when addresses, transfer options and
+	// peers are unchanged. It is refused while a session is open.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
 	// Warm opens the connections of the path table and moves one small message over each.
 	Warm(context.Context, *WarmRequest) (*WarmResponse, error)
-	// Session carries the trial: commands in, events out. Ending it cancels everything in progress.
+	// Session carries the trial: commands in, events out. The first command is
+	// Start. One session at a time. Ending it cancels everything in progress, without
+	// events; the stream's end tells that the agent is idle again.
 	Session(grpc.BidiStreamingServer[Command, Event]) error
 	// Status reports occupancy: what is in flight, memory, cache, connections.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
