@@ -1,0 +1,91 @@
+# netkvlab: every step of CI is a target here and runs on a laptop.
+# Only test, test-root, test-e2e, demo and vm-test want root; they use sudo if need be.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# The first Go on this machine that can build the module (see scripts/deps.sh).
+GO := $(shell scripts/deps.sh --print-go)
+GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+GOLANGCI_VERSION := v2.12.2
+GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+SCRIPTS := $(shell git ls-files '*.sh' 2>/dev/null) .ci/run
+FUZZTIME ?= 20s
+BENCH ?= .
+SCENARIO ?= scenarios/quickstart.yaml
+
+.PHONY: help
+help: ## Show the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: deps
+deps: ## Install what is missing on Debian or Ubuntu (Go, iproute2, gcc)
+	scripts/deps.sh
+
+.PHONY: build
+build: ## Build bin/netkvlab, one static binary
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
+
+.PHONY: demo
+demo: ## Install what is missing, build, and run the quickstart (packets and flows compared)
+	scripts/deps.sh
+	$(MAKE) --no-print-directory build
+	$(SUDO) bin/netkvlab up $(SCENARIO)
+
+.PHONY: test
+test: build ## Run all tests: unit, kernel (root), timing (root), end to end (root)
+	GO='$(GO)' scripts/test.sh unit kernel timing e2e
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no root, under the race detector
+	GO='$(GO)' scripts/test.sh unit
+
+.PHONY: test-root
+test-root: ## Run the tests that make namespaces, one package at a time
+	GO='$(GO)' scripts/test.sh kernel timing
+
+.PHONY: test-e2e
+test-e2e: build ## Run the tests that drive bin/netkvlab
+	GO='$(GO)' scripts/test.sh e2e
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	GO='$(GO)' FUZZTIME='$(FUZZTIME)' scripts/fuzz.sh
+
+.PHONY: bench
+bench: build ## Run the benchmarks; BENCH=regexp chooses
+	$(GO) test $(if $(SUDO),-exec sudo) -p 1 -run '^$$' -bench '$(BENCH)' -benchmem ./... | grep -v -e 'no test files' -e '^PASS$$'
+
+.PHONY: lint
+lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, shellcheck
+	@unformatted=$$($(GOFMT) -l .); \
+	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GOLANGCI) run ./...
+	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
+
+$(GOLANGCI):
+	mkdir -p bin
+	GOBIN='$(CURDIR)/bin' GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv bin/golangci-lint $@
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	$(GOFMT) -w .
+
+.PHONY: generate
+generate: ## Regenerate checked-in files; fails when that changes one
+	$(GO) generate ./...
+	@git diff --exit-code --stat || { echo "generated files were out of date: commit the difference"; exit 1; }
+
+.PHONY: vm-test
+vm-test: build ## Run netkvlab on Debian's stock kernel in a virtual machine
+	test/vm/run.sh netkvlab doctor
+	test/vm/test.sh
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin

@@ -1,0 +1,135 @@
+// Command testreport decides which packages belong to which test lane and reports
+// on what `go test -json` said. scripts/test.sh is its only user.
+//
+//	testreport select [-go CMD] unit|kernel|timing|e2e
+//	testreport watch -append FILE       < events
+//	testreport report [-allow FILE] [-must FILE] FILE...
+//
+// A green run must mean that something was tested. So the report counts what passed,
+// failed and was skipped, prints every reason for skipping, fails when no test ran,
+// and with CI=true also when a skip has no line in the allow file or a test named in
+// the must file did not pass, be it skipped or missing altogether.
+//
+// Start reading at select.go for the lanes and at tally.go for the counting.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+var (
+	errUsage    = errors.New("usage: testreport select|watch|report (see the package comment)")
+	errUnproven = errors.New("the tests do not prove what they should")
+)
+
+func main() {
+	err := run(os.Args[1:], os.Stdin, os.Stdout, os.Getenv("CI") == "true")
+	switch {
+	case err == nil:
+	case errors.Is(err, errUnproven):
+		os.Exit(1) // already said in detail
+	default:
+		fmt.Fprintln(os.Stderr, "testreport:", err)
+		os.Exit(2)
+	}
+}
+
+// run is main without the process: strict is CI's view.
+func run(args []string, stdin io.Reader, stdout io.Writer, strict bool) error {
+	if len(args) == 0 {
+		return errUsage
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	goCmd := flags.String("go", "go", "the go command")
+	appendTo := flags.String("append", "", "append the events to this file")
+	allow := flags.String("allow", "", "file of reasons to skip that are known and accepted")
+	must := flags.String("must", "", "file of tests that must have passed")
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	switch args[0] {
+	case "select":
+		if flags.NArg() != 1 {
+			return errUsage
+		}
+		lines, err := selectLane(*goCmd, flags.Arg(0))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprint(stdout, strings.Join(lines, ""))
+		return err
+	case "watch":
+		return watch(stdin, stdout, *appendTo)
+	case "report":
+		return reportFiles(stdout, flags.Args(), *allow, *must, strict)
+	}
+	return errUsage
+}
+
+// watch prints the package lines and the output of failing tests as they come.
+func watch(events io.Reader, stdout io.Writer, appendTo string) error {
+	keep := io.Discard
+	if appendTo != "" {
+		f, err := os.OpenFile(appendTo, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return err
+		}
+		defer f.Close() //nolint:errcheck // a lost write would show as tests that never ended
+		keep = f
+	}
+	tally := newTally()
+	tally.live = stdout
+	if err := tally.read(io.TeeReader(events, keep)); err != nil {
+		return err
+	}
+	if tally.count(failed) > 0 {
+		return errUnproven
+	}
+	return nil
+}
+
+// reportFiles prints the summary of all lanes; its last line is the count.
+func reportFiles(stdout io.Writer, files []string, allow, must string, strict bool) error {
+	tally := newTally()
+	for _, name := range files {
+		if err := readInto(tally, name); err != nil {
+			return err
+		}
+	}
+	rules, err := loadRules(allow, must)
+	if err != nil {
+		return err
+	}
+	problems := rules.check(tally)
+	printSkips(stdout, tally)
+	for _, problem := range problems {
+		if strict {
+			problem = "ERROR: " + problem
+		}
+		if _, err := fmt.Fprintln(stdout, problem); err != nil {
+			return err
+		}
+	}
+	if _, err := fmt.Fprintf(stdout, "%d passed, %d failed, %d skipped\n",
+		tally.count(passed), tally.count(failed), tally.count(skipped)); err != nil {
+		return err
+	}
+	if tally.count(failed) > 0 || tally.count(passed) == 0 || strict && len(problems) > 0 {
+		return errUnproven
+	}
+	return nil
+}
+
+func readInto(t *tally, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	return t.read(f)
+}

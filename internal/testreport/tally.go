@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// event is one line of `go test -json` (go doc test2json).
+type event struct {
+	Action, Package, Test, Output, ImportPath string
+}
+
+// outcome of a test; unknown means that it started and never ended.
+type outcome uint8
+
+const (
+	unknown outcome = iota
+	passed
+	failed
+	skipped
+)
+
+var outcomes = map[string]outcome{"pass": passed, "fail": failed, "skip": skipped}
+
+// testID names a test. An empty test stands for the package itself: its build,
+// its TestMain, its exit.
+type testID struct{ pkg, test string }
+
+type result struct {
+	outcome outcome
+	output  []string
+}
+
+// tally collects results over any number of runs. It is not safe for concurrent use.
+type tally struct {
+	results map[testID]*result
+	live    io.Writer // package lines and failures go here as they come; may be nil
+}
+
+func newTally() *tally { return &tally{results: make(map[testID]*result)} }
+
+// read takes in a whole event stream. Lines that are not JSON (a crash of go test
+// itself) are passed on, not lost.
+func (t *tally) read(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 64<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.print(lines.Text() + "\n")
+			continue
+		}
+		t.add(e)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read test events: %w", err)
+	}
+	return nil
+}
+
+func (t *tally) add(e event) {
+	if e.Action == "build-output" {
+		t.print(e.Output)
+		return
+	}
+	if e.Package == "" {
+		return
+	}
+	id := testID{e.Package, e.Test}
+	r := t.results[id]
+	if r == nil {
+		r = &result{}
+		t.results[id] = r
+	}
+	switch e.Action {
+	case "output":
+		t.output(id, r, e.Output)
+	case "pass", "fail", "skip":
+		// A test that runs in several lanes keeps its worst result, except that a
+		// skip in one lane is made good by a pass in another.
+		o := outcomes[e.Action]
+		if r.outcome == failed || r.outcome == passed && o == skipped {
+			return
+		}
+		r.outcome = o
+		if o == failed && e.Test != "" {
+			t.print(strings.Join(r.output, ""))
+		}
+	}
+}
+
+func (t *tally) output(id testID, r *result, text string) {
+	if id.test != "" {
+		r.output = append(r.output, text)
+		return
+	}
+	if text != "PASS\n" && !strings.HasSuffix(text, "[no test files]\n") {
+		t.print(text)
+	}
+}
+
+func (t *tally) print(text string) {
+	if t.live != nil {
+		// The terminal is gone if this fails, and with it everyone to tell.
+		_, _ = io.WriteString(t.live, text)
+	}
+}
+
+// count counts tests and subtests. A package that failed with no failing test in it
+// (it did not build, or crashed) counts as one failure, and so does each test that
+// started and never ended.
+func (t *tally) count(want outcome) int {
+	n := 0
+	blamed := make(map[string]bool)
+	for id, r := range t.results {
+		if id.test == "" {
+			continue
+		}
+		got := r.outcome
+		if got == unknown {
+			got = failed
+		}
+		if got == failed {
+			blamed[id.pkg] = true
+		}
+		if got == want {
+			n++
+		}
+	}
+	if want != failed {
+		return n
+	}
+	for id, r := range t.results {
+		if id.test == "" && (r.outcome == failed || r.outcome == unknown) && !blamed[id.pkg] {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted gives the tests with that outcome in package and name order.
+func (t *tally) sorted(want outcome) []testID {
+	var ids []testID
+	for id, r := range t.results {
+		if id.test != "" && r.outcome == want {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b testID) int {
+		return strings.Compare(a.pkg+"\x00"+a.test, b.pkg+"\x00"+b.test)
+	})
+	return ids
+}
+
+var logged = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)\n?$`)
+
+// reason is what a test said last before it skipped.
+func (t *tally) reason(id testID) string {
+	r := t.results[id]
+	for i := len(r.output) - 1; i >= 0; i-- {
+		if m := logged.FindStringSubmatch(r.output[i]); m != nil && m[1] != "" {
+			return m[1]
+		}
+	}
+	return "no reason given"
+}

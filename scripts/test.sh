@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Runs the tests in lanes and reports on all of them at the end.
+#
+#   scripts/test.sh LANE...     of: unit kernel timing e2e
+#
+#   unit    packages whose tests need no root; race detector, packages in parallel
+#   kernel  packages whose tests make namespaces; root, race detector, one at a time
+#   timing  the tests that measure rates and times: those in files that say
+#           //go:build !race. Root, no race detector, one at a time, since the race
+#           detector and a neighbour on the CPU would be measured too
+#   e2e     packages below test/: they drive bin/netkvlab as a user would. Root
+#
+# Which package belongs to which lane is found in its files (internal/testreport), so
+# no list can go stale. As another user than root, the test binaries of the last three
+# run through sudo and the build cache stays yours.
+#
+# With CI=true a skip needs a line in test/allowed-skips.txt, and each test named in
+# test/must-run.txt must have passed. NETKVLAB_MUST names features that the tests may
+# not miss. TESTFLAGS is passed on to go test.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+go=${GO:-$(scripts/deps.sh --print-go)}
+[ $# -gt 0 ] || {
+  echo "usage: scripts/test.sh unit|kernel|timing|e2e ..." >&2
+  exit 2
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+CGO_ENABLED=0 "$go" build -o "$work/testreport" ./internal/testreport
+
+run_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  run_root=(-exec 'sudo --preserve-env=CI,NETKVLAB_MUST,PATH --')
+fi
+read -r -a extra <<<"${TESTFLAGS:-}"
+
+# lane NAME FLAG...: tests the lane's packages and appends their events to one file.
+lane() {
+  local name=$1 pattern packages=() rc=0
+  shift
+  mapfile -t packages < <("$work/testreport" select -go "$go" "$name")
+  pattern=()
+  if [ "${#packages[@]}" -gt 0 ] && [[ ${packages[0]} == -run=* ]]; then
+    pattern=("${packages[0]}")
+    packages=("${packages[@]:1}")
+  fi
+  if [ "${#packages[@]}" -eq 0 ]; then
+    echo "== $name: no packages"
+    return 0
+  fi
+  echo "== $name: ${#packages[@]} packages"
+  "$go" test -json -count=1 -timeout 10m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
+    "$work/testreport" watch -append "$work/events" || rc=$?
+  # A build error arrives in the events; what else go says comes out here.
+  cat "$work/stderr" >&2
+  [ "$rc" -eq 0 ] || failed=yes
+}
+
+failed=no
+for name in "$@"; do
+  case $name in
+    unit) lane unit -race ;;
+    kernel) lane kernel -race -p 1 "${run_root[@]}" ;;
+    timing) lane timing -p 1 "${run_root[@]}" ;;
+    e2e) lane e2e -p 1 "${run_root[@]}" ;;
+    *)
+      echo "unknown lane $name: unit, kernel, timing or e2e" >&2
+      exit 2
+      ;;
+  esac
+done
+
+full=()
+[ "$*" = "unit kernel timing e2e" ] && full=(-must test/must-run.txt)
+touch "$work/events"
+"$work/testreport" report -allow test/allowed-skips.txt "${full[@]}" "$work/events" || failed=yes
+[ "$failed" = no ]
