@@ -6,14 +6,18 @@ import (
 	"time"
 )
 
-// maxDuration is where computed times saturate instead of wrapping.
-const maxDuration = time.Duration(math.MaxInt64)
+const (
+	// maxDuration is where computed times saturate instead of wrapping.
+	maxDuration = time.Duration(math.MaxInt64)
+	// maxTerm bounds the constant terms of a Model, so that their sum over a batch cannot wrap.
+	maxTerm = time.Hour
+)
 
 // Model is how long the two phases compute. The form is that of DistServe's
 // simulator: linear plus quadratic in the prompt for prefill; a constant, the
 // batch and the total context for a decode iteration.
 //
-// The zero value computes in no time; NewDecode refuses it, because an
+// Durations are at most an hour. The zero value computes in no time; NewDecode refuses it, because an
 // iteration must take at least one nanosecond.
 type Model struct {
 	// PrefillBase is the constant part of a prefill, 0 or more.
@@ -34,7 +38,11 @@ type Model struct {
 // tokens count as 0; the result saturates at the largest Duration.
 func (m Model) Prefill(tokens int) time.Duration {
 	l := float64(max(tokens, 0))
-	return addSaturated(m.PrefillBase, m.PrefillPerTokenNs*l+m.PrefillPerTokenSquaredNs*l*l)
+	ns := m.PrefillPerTokenNs*l + m.PrefillPerTokenSquaredNs*l*l
+	if ns >= math.MaxInt64/2 {
+		return maxDuration
+	}
+	return m.PrefillBase + time.Duration(math.Round(ns))
 }
 
 // Iteration returns how long one decode iteration of batch sequences that hold
@@ -53,8 +61,8 @@ func (m Model) Validate() error {
 		{"DecodeBase", m.DecodeBase},
 		{"DecodePerSequence", m.DecodePerSequence},
 	} {
-		if f.d < 0 {
-			return fmt.Errorf("engine model: %s is %v, want 0 or more", f.name, f.d)
+		if f.d < 0 || f.d > maxTerm {
+			return fmt.Errorf("engine model: %w: %s is %v, want 0 to %v", ErrInvalid, f.name, f.d, maxTerm)
 		}
 	}
 	for _, f := range []struct {
@@ -66,16 +74,16 @@ func (m Model) Validate() error {
 		{"DecodePerContextTokenNs", m.DecodePerContextTokenNs},
 	} {
 		if !(f.v >= 0) || math.IsInf(f.v, 0) {
-			return fmt.Errorf("engine model: %s is %v, want a finite number, 0 or more", f.name, f.v)
+			return fmt.Errorf("engine model: %w: %s is %v, want a finite number, 0 or more", ErrInvalid, f.name, f.v)
 		}
 	}
 	return nil
 }
 
-// addSaturated adds ns nanoseconds, rounded to the nearest, to d.
-func addSaturated(d time.Duration, ns float64) time.Duration {
-	if float64(d)+ns >= math.MaxInt64/2 {
+// later returns t + d, saturating.
+func later(t, d time.Duration) time.Duration {
+	if d > maxDuration-t {
 		return maxDuration
 	}
-	return d + time.Duration(math.Round(ns))
+	return t + d
 }

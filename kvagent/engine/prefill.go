@@ -1,6 +1,11 @@
 package engine
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Mode is how a prefill instance treats prompts that meet.
 type Mode string
@@ -24,9 +29,20 @@ type PrefillKind uint8
 
 // The kinds of prefill event.
 const (
-	PrefillStarted PrefillKind = iota + 1
-	PrefillDone
+	PrefillStarted PrefillKind = iota + 1 // the prompt computes
+	PrefillDone                           // its KV cache is complete
 )
+
+// String returns the kind in words.
+func (k PrefillKind) String() string {
+	switch k {
+	case PrefillStarted:
+		return "started"
+	case PrefillDone:
+		return "done"
+	}
+	return fmt.Sprintf("PrefillKind(%d)", uint8(k))
+}
 
 // PrefillEvent is one thing that happened, at its exact model time.
 type PrefillEvent struct {
@@ -35,26 +51,131 @@ type PrefillEvent struct {
 	At   time.Duration
 }
 
-// Prefill is a prefill instance.
-type Prefill struct{}
+// Prefill is a prefill instance. Make it with NewPrefill.
+//
+// Order of events at one instant: completions in order of submission, each
+// followed at once by the start of the prompt that takes its place; then what
+// the commands of that instant cause, in the order of the commands.
+type Prefill struct {
+	model   Model
+	slots   int // prompts served at once; 0: no limit
+	now     time.Duration
+	seq     uint64
+	here    map[uint64]struct{}
+	waiting []prompt
+	running []prompt // by (done, seq)
+	pending []PrefillEvent
+}
+
+type prompt struct {
+	id     uint64
+	seq    uint64 // order of submission
+	tokens int
+	done   time.Duration
+}
 
 // NewPrefill checks the configuration and returns an idle instance.
-func NewPrefill(PrefillConfig) (*Prefill, error) { return &Prefill{}, nil }
+func NewPrefill(c PrefillConfig) (*Prefill, error) {
+	if err := c.Model.Validate(); err != nil {
+		return nil, err
+	}
+	p := &Prefill{model: c.Model, here: make(map[uint64]struct{})}
+	switch c.Mode {
+	case Queue, "":
+		p.slots = 1
+	case Delay:
+	default:
+		return nil, fmt.Errorf("prefill mode %q: %w: want %q or %q", c.Mode, ErrInvalid, Queue, Delay)
+	}
+	return p, nil
+}
 
-// Submit hands over a prompt of so many uncached tokens (0 or more).
-func (p *Prefill) Submit(now time.Duration, id uint64, tokens int) error { return nil }
+// Submit hands over a prompt of so many uncached tokens, 0 or more. It fails
+// with ErrDuplicate while an earlier prompt of that id is not done.
+func (p *Prefill) Submit(now time.Duration, id uint64, tokens int) error {
+	p.run(now)
+	if tokens < 0 {
+		return fmt.Errorf("prefill of request %d: %w: %d tokens, want 0 or more", id, ErrInvalid, tokens)
+	}
+	if _, ok := p.here[id]; ok {
+		return fmt.Errorf("prefill of request %d: %w", id, ErrDuplicate)
+	}
+	p.here[id] = struct{}{}
+	p.seq++
+	p.waiting = append(p.waiting, prompt{id: id, seq: p.seq, tokens: tokens})
+	p.fill(p.now)
+	p.run(p.now) // a prompt that takes no time is done at once
+	return nil
+}
 
 // Cancel forgets a prompt that is not done and reports whether there was one.
-func (p *Prefill) Cancel(now time.Duration, id uint64) bool { return false }
+// A prompt that computes is stopped at once, and the next takes its place.
+func (p *Prefill) Cancel(now time.Duration, id uint64) bool {
+	p.run(now)
+	if _, ok := p.here[id]; !ok {
+		return false
+	}
+	delete(p.here, id)
+	same := func(q prompt) bool { return q.id == id }
+	p.waiting = slices.DeleteFunc(p.waiting, same)
+	p.running = slices.DeleteFunc(p.running, same)
+	p.fill(p.now)
+	p.run(p.now)
+	return true
+}
 
-// Next returns when the next event happens, false when none will.
-func (p *Prefill) Next() (time.Duration, bool) { return 0, false }
+// Next returns when the next event happens, false when none will by itself.
+// The instant is not after the latest told when Advance has something to deliver.
+func (p *Prefill) Next() (time.Duration, bool) {
+	switch {
+	case len(p.pending) > 0:
+		return p.pending[0].At, true
+	case len(p.running) > 0:
+		return p.running[0].done, true
+	}
+	return 0, false
+}
 
-// Advance returns what happened up to and including now, in order of time. The slice is the caller's.
-func (p *Prefill) Advance(now time.Duration) []PrefillEvent { return nil }
+// Advance returns what happened up to and including now and was not returned
+// before, in order of time. The slice is the caller's; nil means nothing.
+func (p *Prefill) Advance(now time.Duration) []PrefillEvent {
+	p.run(now)
+	out := p.pending
+	p.pending = nil
+	return out
+}
 
 // Waiting returns how many prompts wait for their turn.
-func (p *Prefill) Waiting() int { return 0 }
+func (p *Prefill) Waiting() int { return len(p.waiting) }
 
 // Running returns how many prompts compute.
-func (p *Prefill) Running() int { return 0 }
+func (p *Prefill) Running() int { return len(p.running) }
+
+// run completes what is due by t and lets time pass to t.
+func (p *Prefill) run(t time.Duration) {
+	p.now = max(p.now, t)
+	for len(p.running) > 0 && p.running[0].done <= p.now {
+		q := p.running[0]
+		p.running = slices.Delete(p.running, 0, 1)
+		delete(p.here, q.id)
+		p.pending = append(p.pending, PrefillEvent{ID: q.id, Kind: PrefillDone, At: q.done})
+		p.fill(q.done)
+	}
+}
+
+// fill starts waiting prompts at t while there are slots.
+func (p *Prefill) fill(t time.Duration) {
+	for len(p.waiting) > 0 && (p.slots == 0 || len(p.running) < p.slots) {
+		q := p.waiting[0]
+		p.waiting = p.waiting[1:]
+		q.done = later(t, p.model.Prefill(q.tokens))
+		i, _ := slices.BinarySearchFunc(p.running, q, func(a, b prompt) int {
+			if a.done != b.done {
+				return cmp.Compare(a.done, b.done)
+			}
+			return cmp.Compare(a.seq, b.seq)
+		})
+		p.running = slices.Insert(p.running, i, q)
+		p.pending = append(p.pending, PrefillEvent{ID: q.id, Kind: PrefillStarted, At: t})
+	}
+}
