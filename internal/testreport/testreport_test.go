@@ -123,7 +123,7 @@ func TestSelect(t *testing.T) {
 		"a/a.go":              "package a\n",
 		"a/a_test.go":         "package a\n",
 		"k/k.go":              "package k\n",
-		"k/k_test.go":         "package k\n// asks NETKVLAB_MUST\n",
+		"k/k_test.go":         "package k\n// asks NETKVLAB_" + "MUST\n",
 		"k/time_test.go":      "//go:build !race\n\npackage k\n\nimport \"testing\"\n\nfunc TestMain(m *testing.M) { m.Run() }\nfunc TestRate(t *testing.T) {}\nfunc helper() {}\n",
 		"k/other_test.go":     "//go:build windows\n\npackage k\n\nimport \"testing\"\n\nfunc TestElsewhere(t *testing.T) {}\n",
 		"test/e2e/e2e.go":     "package e2e\n",
