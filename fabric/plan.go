@@ -34,24 +34,66 @@ const (
 	RoleDecode
 )
 
+// MTU is the MTU of every link: Ethernet's, whatever the scale, since packets
+// do not shrink with the rate.
+const MTU = 1500
+
+// FrameBytes is the Ethernet frame of a full packet as a qdisc counts it: the
+// MTU and the 14-byte header.
+const FrameBytes = MTU + 14
+
+// Plan is a whole fabric. It is read-only once made and safe for concurrent use.
+type Plan struct {
+	// Lab is the scenario's name, which is the lab's default name.
+	Lab   string          `json:"lab"`
+	Scale scenarios.Scale `json:"scale"` // as given to New; never auto
+	// Nodes: instances in pod, rack, server order, then background hosts,
+	// rack switches, aggregation switches and cores. Nodes[i].ID is i.
+	Nodes []Node `json:"nodes"`
+	// Links: tier 1, 2 and 3, then the NVLinks. Links[i].ID is i.
+	Links []Link `json:"links"`
+	// Ports lists each node's ports by index; they point into Links.
+	Ports [][]*Port `json:"-"`
+	// Classes: switch ports count KV traffic and background apart, by DSCP.
+	Classes bool `json:"classes"`
+	// KVDSCP and BackgroundDSCP (0..63) are what the classes match.
+	KVDSCP         int `json:"kv_dscp"`
+	BackgroundDSCP int `json:"background_dscp"`
+	// NICsPerInstance is at least 1; background hosts have one.
+	NICsPerInstance int `json:"nics_per_instance"`
+	// Prefill, Decode and Background are the nodes of a kind in the order of their names' numbers.
+	Prefill    []NodeID `json:"prefill"`
+	Decode     []NodeID `json:"decode"`
+	Background []NodeID `json:"background"`
+
+	dims   dims
+	byName map[string]NodeID
+}
+
 // Node is one namespace of the fabric.
 type Node struct {
-	ID   NodeID
-	Name string // unique in the plan: p0, d0, i0, b0-1, tor0-1, agg0-1, core0-1
-	Kind Kind
-	Role Role
+	ID   NodeID `json:"id"`
+	Name string `json:"name"` // unique in the plan: p0, d0, i0, b0-1, tor0-1, agg0-1, core0-1
+	Kind Kind   `json:"kind"`
+	Role Role   `json:"role"`
 	// Pod, Rack and Server locate the node: Pod is -1 for cores, Rack -1 above
 	// the rack, Server -1 outside servers. Rack and Server count within their parent.
-	Pod, Rack, Server int
+	Pod    int `json:"pod"`
+	Rack   int `json:"rack"`
+	Server int `json:"server"`
 	// Index is the instance's number in pod, rack, server order (0-based) for
-	// instances; the number within pod or core group for switches.
-	Index int
+	// instances; the number within pod or core group for switches; 0 for background hosts.
+	Index int `json:"index"`
+	// Group is a core's group, the number of the aggregation switches it joins; -1 elsewhere.
+	Group int `json:"group"`
 	// Addrs are the /32 addresses that transfers use, one a NIC; empty on switches.
-	Addrs []netip.Addr
+	Addrs []netip.Addr `json:"addrs,omitempty"`
 	// HashSeed is the switch's ECMP seed, never 0; 0 on hosts.
-	HashSeed uint32
+	HashSeed uint32 `json:"hash_seed,omitempty"`
 	// Routes is the node's complete routing table beside the connected /31s.
-	Routes []Route
+	Routes []Route `json:"routes,omitempty"`
+	// Rules choose a routing table by source address; only hosts with several NICs have any.
+	Rules []Rule `json:"rules,omitempty"`
 }
 
 // IsSwitch reports whether the node forwards.
@@ -59,57 +101,121 @@ func (n *Node) IsSwitch() bool { return n.Kind >= KindToR }
 
 // Route sends Dst over one or several equal-cost next hops.
 type Route struct {
-	Dst      netip.Prefix // 0.0.0.0/0 is the default route
-	NextHops []NextHop    // two or more: ECMP; order is the plan's
-	Src      netip.Addr   // preferred source on hosts, else invalid
-	Table    int          // 0 is main; rail variants use one table a NIC, chosen by source address
+	Dst      netip.Prefix `json:"dst"` // 0.0.0.0/0 is the default route
+	NextHops []NextHop    `json:"next_hops"`
+	Src      netip.Addr   `json:"src,omitzero"` // preferred source on hosts, else invalid
+	Table    int          `json:"table"`        // 0 is main; with several NICs one table a NIC, chosen by Rules
 }
 
 // NextHop names the port and the neighbour's /31 address.
 type NextHop struct {
-	Port int // index into the node's ports (Plan.Ports)
-	Via  netip.Addr
+	Port int        `json:"port"` // index into the node's ports (Plan.Ports)
+	Via  netip.Addr `json:"via"`
+}
+
+// Rule sends packets from an own address through a routing table.
+type Rule struct {
+	From  netip.Addr `json:"from"`
+	Table int        `json:"table"`
 }
 
 // Link joins two nodes; both directions have the same rate.
 type Link struct {
-	ID   LinkID
-	A, B Port // A is the lower end in the tree (or the first instance of an NVLink)
+	ID LinkID `json:"id"`
+	// A is the lower end in the tree, or the first instance of an NVLink.
+	A Port `json:"a"`
+	B Port `json:"b"`
 	// Tier: 0 NVLink, 1 host to ToR, 2 ToR to aggregation, 3 aggregation to core.
-	Tier int
+	Tier int `json:"tier"`
 	// Rate is the paper's, RateEmulated what this host shapes to:
 	// Rate / scale.rate / scale.time. A rate counts Ethernet frames
 	// without preamble, check sequence and gap (what a qdisc counts).
-	Rate, RateEmulated scenarios.BitsPerSecond
+	Rate         scenarios.BitsPerSecond `json:"rate"`
+	RateEmulated scenarios.BitsPerSecond `json:"rate_emulated"`
 }
 
 // Port is one end of a link: the interface and the shaping of its egress.
 type Port struct {
-	Node  NodeID
-	Link  LinkID
-	Index int          // position among the node's ports
-	Name  string       // interface name inside the namespace, at most 15 bytes: up0, d3, nv1
-	Addr  netip.Prefix // /31
-	Shape Shape
+	Node  NodeID       `json:"node"`
+	Link  LinkID       `json:"link"`
+	Index int          `json:"index"` // position among the node's ports
+	Name  string       `json:"name"`  // interface name inside the namespace, at most 15 bytes: up0, d3, nv1
+	Addr  netip.Prefix `json:"addr"`  // /31
+	Shape Shape        `json:"shape"`
 	// GSOMaxSegs bounds the segments a sender hands down at once; 0 leaves the kernel's.
-	GSOMaxSegs int
+	GSOMaxSegs int `json:"gso_max_segs,omitempty"`
 }
 
 // Shape is the egress shaping of a port, in emulated units, as the kernel must hold it.
 type Shape struct {
-	Rate       scenarios.BitsPerSecond
-	BurstBytes int
-	LimitBytes int
+	Rate scenarios.BitsPerSecond `json:"rate"`
+	// BurstBytes is what may leave back to back after an idle time.
+	BurstBytes int `json:"burst_bytes"`
+	// LimitBytes bounds the queue; with Classes, each class's queue.
+	LimitBytes int `json:"limit_bytes"`
 	// Classes splits the port by DSCP class (KV, background, other) for exact
-	// telemetry: HTB with one bfifo a class instead of a plain TBF.
-	Classes bool
+	// telemetry: HTB with one bfifo a class instead of a plain TBF. The three
+	// rates are what each class is sure of when all want to send; they sum to
+	// Rate, and any class may use what the others leave.
+	Classes        bool                    `json:"classes,omitempty"`
+	KVRate         scenarios.BitsPerSecond `json:"kv_rate,omitempty"`
+	BackgroundRate scenarios.BitsPerSecond `json:"background_rate,omitempty"`
+	OtherRate      scenarios.BitsPerSecond `json:"other_rate,omitempty"`
 }
 
 // Hop is one direction of a link: AtoB or back.
 type Hop struct {
-	Link    LinkID
-	Reverse bool // false: from A to B
+	Link    LinkID `json:"link"`
+	Reverse bool   `json:"reverse,omitempty"` // false: from A to B
 }
 
 // Path is the hops from source to destination.
 type Path []Hop
+
+// Lookup finds a node by name.
+func (p *Plan) Lookup(name string) (NodeID, bool) {
+	id, ok := p.byName[name]
+	return id, ok
+}
+
+// Peer returns the other end of a port's link.
+func (p *Plan) Peer(port *Port) *Port {
+	l := &p.Links[port.Link]
+	if l.A.Node == port.Node && l.A.Index == port.Index {
+		return &l.B
+	}
+	return &l.A
+}
+
+// Egress returns the port that sends in a hop's direction.
+func (p *Plan) Egress(h Hop) *Port {
+	if h.Reverse {
+		return &p.Links[h.Link].B
+	}
+	return &p.Links[h.Link].A
+}
+
+// Ingress returns the port that receives in a hop's direction.
+func (p *Plan) Ingress(h Hop) *Port {
+	return p.Egress(Hop{Link: h.Link, Reverse: !h.Reverse})
+}
+
+// HopOf returns the hop that a port sends into.
+func (p *Plan) HopOf(port *Port) Hop {
+	l := &p.Links[port.Link]
+	return Hop{Link: port.Link, Reverse: l.A.Node != port.Node || l.A.Index != port.Index}
+}
+
+// index fills what is derived from Nodes and Links.
+func (p *Plan) index() {
+	p.byName = make(map[string]NodeID, len(p.Nodes))
+	p.Ports = make([][]*Port, len(p.Nodes))
+	for i := range p.Nodes {
+		p.byName[p.Nodes[i].Name] = p.Nodes[i].ID
+	}
+	for i := range p.Links {
+		l := &p.Links[i]
+		p.Ports[l.A.Node] = append(p.Ports[l.A.Node], &l.A)
+		p.Ports[l.B.Node] = append(p.Ports[l.B.Node], &l.B)
+	}
+}

@@ -1,0 +1,172 @@
+package fabric
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Tier is the locality of two hosts: 0 the same server, 1 the same rack, 2 the
+// same pod, 3 across pods; -1 when either is a switch. A host is at tier 0
+// with itself.
+func (p *Plan) Tier(a, b NodeID) int {
+	x, y := &p.Nodes[a], &p.Nodes[b]
+	switch {
+	case x.IsSwitch() || y.IsSwitch():
+		return -1
+	case a == b:
+		return 0
+	case x.Pod != y.Pod:
+		return 3
+	case x.Rack != y.Rack:
+		return 2
+	case x.Server != y.Server || x.Kind == KindBackground || y.Kind == KindBackground:
+		return 1
+	}
+	return 0
+}
+
+// PathCount is the number of equal-cost paths of a tier: 1, 1, one an
+// aggregation switch, one a core switch.
+func (p *Plan) PathCount(tier int) int {
+	switch tier {
+	case 2:
+		return p.dims.aggs
+	case 3:
+		return p.dims.aggs * p.dims.cores
+	}
+	return 1
+}
+
+// EqualCostPaths lists all equal-cost paths between the first NICs of two
+// hosts. The order is the meaning of a path slot: slot k climbs to aggregation
+// switch k at tier 2, and at tier 3 to aggregation switch k / CoresPerAgg and
+// core k mod CoresPerAgg of its group. It is nil when either is a switch or
+// both are the same.
+func (p *Plan) EqualCostPaths(src, dst NodeID) []Path { return p.NICPaths(src, dst, 0, 0) }
+
+// NICPaths is EqualCostPaths between given NICs. The destination's NIC is
+// chosen by the address that packets go to, the source's by the address they
+// come from. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
+func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
+	tier := p.Tier(src, dst)
+	if tier < 0 || src == dst || !p.hasNIC(src, srcNIC) || !p.hasNIC(dst, dstNIC) {
+		return nil
+	}
+	if tier == 0 {
+		l := p.nvLink(src, dst)
+		return []Path{{{Link: l, Reverse: p.Links[l].A.Node != src}}}
+	}
+	paths := make([]Path, p.PathCount(tier))
+	for slot := range paths {
+		paths[slot] = p.climb(tier, src, dst, srcNIC, dstNIC, slot)
+	}
+	return paths
+}
+
+func (p *Plan) hasNIC(host NodeID, nic int) bool {
+	return nic >= 0 && nic < len(p.Nodes[host].Addrs)
+}
+
+func (p *Plan) climb(tier int, src, dst NodeID, srcNIC, dstNIC, slot int) Path {
+	s, d := &p.Nodes[src], &p.Nodes[dst]
+	path := make(Path, 0, 2*tier)
+	path = append(path, Hop{Link: p.nicLink(src, srcNIC)})
+	switch tier {
+	case 2:
+		path = append(path,
+			Hop{Link: p.rackLink(s.Pod, s.Rack, slot)},
+			Hop{Link: p.rackLink(d.Pod, d.Rack, slot), Reverse: true})
+	case 3:
+		a, c := slot/p.dims.cores, slot%p.dims.cores
+		path = append(path,
+			Hop{Link: p.rackLink(s.Pod, s.Rack, a)}, Hop{Link: p.coreLink(s.Pod, a, c)},
+			Hop{Link: p.coreLink(d.Pod, a, c), Reverse: true}, Hop{Link: p.rackLink(d.Pod, d.Rack, a), Reverse: true})
+	}
+	return append(path, Hop{Link: p.nicLink(dst, dstNIC), Reverse: true})
+}
+
+// Slot returns which of NICPaths a path is, -1 when it is none of them.
+func (p *Plan) Slot(path Path) int {
+	switch len(path) {
+	case 1, 2:
+		return 0
+	case 4:
+		return p.Links[path[1].Link].B.nodeIndex(p)
+	case 6:
+		core := &p.Nodes[p.Links[path[2].Link].B.Node]
+		return core.Group*p.dims.cores + core.Index
+	}
+	return -1
+}
+
+func (port *Port) nodeIndex(p *Plan) int { return p.Nodes[port.Node].Index }
+
+// PathNodes names the nodes of a path from source to destination; nil for an empty path.
+func (p *Plan) PathNodes(path Path) []string {
+	if len(path) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(path)+1)
+	names = append(names, p.Nodes[p.Egress(path[0]).Node].Name)
+	for _, h := range path {
+		names = append(names, p.Nodes[p.Ingress(h).Node].Name)
+	}
+	return names
+}
+
+// PathFromNodes finds the path between the first NICs of two hosts that
+// crosses exactly the switches named, in order. It fails, listing the
+// possible ones, when no equal-cost path does.
+func (p *Plan) PathFromNodes(src, dst NodeID, via []string) (Path, error) {
+	paths := p.EqualCostPaths(src, dst)
+	var known []string
+	for _, path := range paths {
+		names := p.PathNodes(path)
+		between := names[1 : len(names)-1]
+		if slices.Equal(between, via) {
+			return path, nil
+		}
+		known = append(known, "["+strings.Join(between, " ")+"]")
+	}
+	const show = 8
+	if len(known) > show {
+		known = append(known[:show], fmt.Sprintf("and %d more", len(known)-show))
+	}
+	return nil, fmt.Errorf("no path from %s to %s via [%s]; there is %s",
+		p.Nodes[src].Name, p.Nodes[dst].Name, strings.Join(via, " "), strings.Join(known, ", "))
+}
+
+// TierBandwidth is the static bandwidth of the notes' oracle in paper units:
+// the rate of the narrowest link of one equal-cost path of each tier. For the
+// paper's cluster it is 3600, 100, 50 and 25 Gbps. Tier 0 is 0 where servers
+// hold one instance.
+func (p *Plan) TierBandwidth() [4]scenarios.BitsPerSecond {
+	var rate [4]scenarios.BitsPerSecond
+	for i := range p.Links {
+		rate[p.Links[i].Tier] = p.Links[i].Rate
+	}
+	rate[2] = min(rate[1], rate[2])
+	rate[3] = min(rate[2], rate[3])
+	return rate
+}
+
+// LinkName names one direction of a link by its nodes: "tor0-0>agg0-1". NICs
+// after the first add their number: "p0.1>tor0-0".
+func (p *Plan) LinkName(h Hop) string {
+	from, to := p.Egress(h), p.Ingress(h)
+	return p.endName(from) + ">" + p.endName(to)
+}
+
+func (p *Plan) endName(port *Port) string {
+	n := &p.Nodes[port.Node]
+	l := &p.Links[port.Link]
+	if l.Tier == 1 && l.A.Node == port.Node {
+		if nic := int(l.ID - p.nicLink(n.ID, 0)); nic > 0 {
+			return fmt.Sprintf("%s.%d", n.Name, nic)
+		}
+	}
+	return n.Name
+}

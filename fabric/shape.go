@@ -1,0 +1,155 @@
+package fabric
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// The shaping recipe. Each figure was chosen by measuring completion times of
+// lone and of eight competing TCP transfers at 5 to 2500 Mbit/s against the
+// ideal time of the rate.
+const (
+	// burstTime of the rate is the least burst: below it, each late timer of
+	// the shaper is capacity lost for good (4 to 6 per cent with one packet).
+	burstTime = 200 * time.Microsecond
+	// switchQueueTime of the rate is a switch's queue: shallow, like a switch's.
+	switchQueueTime = 5 * time.Millisecond
+	// minSwitchQueue keeps some forty packets at low rates: with twenty, eight
+	// flows retransmit a tenth of what they send.
+	minSwitchQueue = 64 << 10
+	// hostQueue is an instance's own egress: deep, since a real sender's queue
+	// pushes back on the sender instead of dropping.
+	hostQueue = 4_000_000
+	// slowLink is where a burst of four segments is too coarse a grain: at 25
+	// Mbit/s four frames are 2 ms.
+	slowLink scenarios.BitsPerSecond = 25_000_000
+	// maxSegments is what the largest segmentation-offload packet of 64 KiB holds.
+	maxSegments = 43
+	// otherShare of a port's rate is reserved for traffic of neither class.
+	otherShare = 0.01
+	// maxBackgroundShare leaves KV traffic some rate whatever is asked for.
+	maxBackgroundShare = 0.96
+)
+
+// Segments returns how many segments a sender may hand down at once when the
+// narrowest link of the tree has the given emulated rate: two on slow links,
+// else four. It trades accuracy (the grain of all shaping) for CPU.
+func Segments(narrowest scenarios.BitsPerSecond) int {
+	if narrowest <= slowLink {
+		return 2
+	}
+	return 4
+}
+
+// BurstBytes is the token bucket for a rate and a segment bound: two of the
+// largest packets (with one, late timers lose rate), at least 200 us of the rate.
+func BurstBytes(rate scenarios.BitsPerSecond, segments int) int {
+	return max(2*segments*FrameBytes, bytesIn(rate, burstTime))
+}
+
+func bytesIn(rate scenarios.BitsPerSecond, d time.Duration) int {
+	return int(math.Ceil(rate.BytesPerSecond() * d.Seconds()))
+}
+
+// shapePorts fills Shape and GSOMaxSegs of every port.
+func (p *Plan) shapePorts(s *scenarios.Scenario) error {
+	b := &s.Topology.Buffers
+	for _, c := range []struct {
+		field string
+		v     int64
+		max   int64
+	}{
+		{"topology.buffers.switchEmulated", int64(b.SwitchEmulated), math.MaxInt32},
+		{"topology.buffers.hostEmulated", int64(b.HostEmulated), math.MaxInt32},
+		{"topology.buffers.segmentsPerBurst", int64(b.SegmentsPerBurst), 64},
+	} {
+		if c.v < 0 || c.v > c.max {
+			return fmt.Errorf("%s is %d, want 0 (auto) or 1..%d", c.field, c.v, c.max)
+		}
+	}
+	if p.Classes && p.KVDSCP == p.BackgroundDSCP {
+		return fmt.Errorf("transfer.dscp and background.dscp are both %d: oracle.separation dscp cannot tell them apart", p.KVDSCP)
+	}
+	for _, dscp := range []int{p.KVDSCP, p.BackgroundDSCP} {
+		if dscp < 0 || dscp > 63 {
+			return fmt.Errorf("dscp is %d, want 0..63", dscp)
+		}
+	}
+	segments := b.SegmentsPerBurst
+	if segments == 0 {
+		segments = Segments(p.narrowest())
+	}
+	for i := range p.Links {
+		l := &p.Links[i]
+		segs := segments
+		if l.Tier == 0 && b.SegmentsPerBurst == 0 {
+			segs = nvSegments(l.RateEmulated, segments)
+		}
+		p.shape(&l.A, l, segs, s)
+		p.shape(&l.B, l, segs, s)
+	}
+	return nil
+}
+
+// narrowest is the lowest emulated rate of the tree, NVLinks aside.
+func (p *Plan) narrowest() scenarios.BitsPerSecond {
+	r := scenarios.BitsPerSecond(math.MaxInt64)
+	for i := range p.Links {
+		if p.Links[i].Tier > 0 {
+			r = min(r, p.Links[i].RateEmulated)
+		}
+	}
+	return r
+}
+
+// nvSegments lets an NVLink, which is far faster than a NIC and crosses no
+// switch, move larger packets: some 100 us of its rate.
+func nvSegments(rate scenarios.BitsPerSecond, atLeast int) int {
+	return min(max(bytesIn(rate, burstTime/2)/FrameBytes, atLeast), maxSegments)
+}
+
+func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
+	b := &s.Topology.Buffers
+	sh := Shape{Rate: l.RateEmulated, BurstBytes: BurstBytes(l.RateEmulated, segments)}
+	if p.Nodes[port.Node].IsSwitch() {
+		sh.LimitBytes = int(b.SwitchEmulated)
+		if sh.LimitBytes == 0 {
+			sh.LimitBytes = max(minSwitchQueue, bytesIn(sh.Rate, switchQueueTime))
+		}
+		if p.Classes {
+			sh.split(backgroundShare(l.Tier, s.Background.Utilization))
+		}
+	} else {
+		port.GSOMaxSegs = segments
+		sh.LimitBytes = int(b.HostEmulated)
+		if sh.LimitBytes == 0 {
+			sh.LimitBytes = hostQueue
+		}
+	}
+	port.Shape = sh
+}
+
+// backgroundShare is the part of a link that its background class is sure of:
+// what the scenario asks for and a tenth more. Background traffic does not
+// yield in a shared queue, so its class must not either; KV traffic then gets
+// what the notes' B_eff = B(1-c) says it gets.
+func backgroundShare(tier int, u scenarios.TierUtilization) float64 {
+	share := u.Tier3
+	switch tier {
+	case 2:
+		share = u.Tier2
+	case 1:
+		share = max(u.Tier2, u.Tier3)
+	}
+	return min(share*1.1+0.02, maxBackgroundShare)
+}
+
+func (s *Shape) split(background float64) {
+	s.Classes = true
+	s.OtherRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*otherShare))
+	s.BackgroundRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*background))
+	s.KVRate = max(minEmulated, s.Rate-s.OtherRate-s.BackgroundRate)
+}
