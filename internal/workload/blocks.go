@@ -1,0 +1,104 @@
+package workload
+
+import "math"
+
+// mender turns rows into requests' blocks: ceil(tokens/512) ids a row, each
+// id at most once in it. It counts what it mends.
+type mender struct {
+	report *TraceReport
+	used   map[uint64]struct{} // ids of all rows; filled on first need
+	next   uint64
+	rows   []TraceRow
+}
+
+// blocks returns the row's ids, mended, or nil when it has none.
+func (m *mender) blocks(row *TraceRow) []uint64 {
+	if len(row.IDs) == 0 {
+		m.report.WithoutIDs++
+		return nil
+	}
+	want := ceilDiv(row.InputTokens, TraceBlockTokens)
+	ids := make([]uint64, 0, want)
+	ids = append(ids, row.IDs[:min(len(row.IDs), want)]...)
+	switch {
+	case len(row.IDs) > want:
+		m.report.SurplusIDs++
+	case len(row.IDs) < want:
+		m.report.MissingIDs++
+	}
+	if at := firstRepeat(ids); at < len(ids) {
+		m.report.RepeatedIDs++
+		ids = ids[:at]
+	}
+	for len(ids) < want {
+		ids = append(ids, m.fresh())
+	}
+	return ids
+}
+
+// firstRepeat returns the index of the first id that occurred before, or len(ids).
+func firstRepeat(ids []uint64) int {
+	increasing := true // as in the public traces: no set needed
+	for i := 1; i < len(ids) && increasing; i++ {
+		increasing = ids[i] > ids[i-1]
+	}
+	if increasing {
+		return len(ids)
+	}
+	seen := make(map[uint64]struct{}, len(ids))
+	for i, id := range ids {
+		if _, ok := seen[id]; ok {
+			return i
+		}
+		seen[id] = struct{}{}
+	}
+	return len(ids)
+}
+
+// fresh returns an id that no row of the trace holds. The search goes down
+// from the top of the range, where dense ids do not reach.
+func (m *mender) fresh() uint64 {
+	if m.used == nil {
+		m.used = map[uint64]struct{}{}
+		for i := range m.rows {
+			for _, id := range m.rows[i].IDs {
+				m.used[id] = struct{}{}
+			}
+		}
+		m.next = math.MaxUint64
+	}
+	for {
+		id := m.next
+		m.next--
+		if _, taken := m.used[id]; !taken {
+			return id
+		}
+	}
+}
+
+// countPrefixConflicts counts the requests with a block whose id followed
+// another block when it was first seen: ids that do not identify prefixes.
+func countPrefixConflicts(reqs []Request) int {
+	type parent struct {
+		id   uint64
+		root bool
+	}
+	parents := map[uint64]parent{}
+	conflicts := 0
+	for i := range reqs {
+		bad := false
+		before := parent{root: true}
+		for _, id := range reqs[i].Blocks {
+			if known, ok := parents[id]; !ok {
+				parents[id] = before
+			} else if known != before {
+				bad = true
+			}
+			before = parent{id: id}
+		}
+		if bad {
+			conflicts++
+		}
+	}
+	return conflicts
+}
