@@ -21,6 +21,8 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 go=${GO:-$(scripts/deps.sh --print-go)}
+# Tests that call go find the one in use here.
+PATH="$(dirname "$(command -v "$go")"):$PATH"
 [ $# -gt 0 ] || {
   echo "usage: scripts/test.sh unit|kernel|timing|e2e ..." >&2
   exit 2
@@ -32,7 +34,8 @@ CGO_ENABLED=0 "$go" build -o "$work/testreport" ./internal/testreport
 
 run_root=()
 if [ "$(id -u)" -ne 0 ]; then
-  run_root=(-exec 'sudo --preserve-env=CI,NETKVLAB_MUST,PATH --')
+  # sudo resets PATH whatever it is told to keep.
+  run_root=(-exec "sudo --preserve-env=CI,NETKVLAB_MUST env PATH=$PATH")
 fi
 read -r -a extra <<<"${TESTFLAGS:-}"
 
