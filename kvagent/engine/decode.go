@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -193,10 +194,18 @@ func (d *Decode) CachedBlocks() []uint64 {
 
 // FreeBytes returns the memory that a reservation could get; evictable cache
 // counts as free. It is never negative.
-func (d *Decode) FreeBytes() int64 { return d.cache.available() * d.blockBytes }
+func (d *Decode) FreeBytes() int64 { return d.bytes(d.cache.available()) }
 
 // MemoryBytes returns the capacity: MemoryBytes of the configuration in whole blocks.
-func (d *Decode) MemoryBytes() int64 { return d.cache.capacity * d.blockBytes }
+func (d *Decode) MemoryBytes() int64 { return d.bytes(d.cache.capacity) }
+
+// bytes converts blocks, saturating: what a request asks for may exceed any memory.
+func (d *Decode) bytes(blocks int64) int64 {
+	if blocks > math.MaxInt64/d.blockBytes {
+		return math.MaxInt64
+	}
+	return blocks * d.blockBytes
+}
 
 // emit fills in what every event carries and keeps it for Advance.
 func (d *Decode) emit(e DecodeEvent) {

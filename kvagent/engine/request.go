@@ -48,7 +48,7 @@ func (d *Decode) Reserve(now time.Duration, r Reservation) (hitTokens int, err e
 	private := d.blocksFor(r.PromptTokens) - int64(hits) + d.blocksFor(r.OutputTokens)
 	if need := private + unpinned; need > d.cache.available() {
 		return 0, fmt.Errorf("reserve for request %d: %w", r.ID,
-			&NoMemoryError{Need: need * d.blockBytes, Free: d.FreeBytes(), Capacity: d.MemoryBytes()})
+			&NoMemoryError{Need: d.bytes(need), Free: d.FreeBytes(), Capacity: d.MemoryBytes()})
 	}
 	q := &request{
 		id: r.ID, prompt: int64(r.PromptTokens), output: int64(r.OutputTokens),
@@ -138,6 +138,7 @@ func (d *Decode) Release(now time.Duration, id uint64) bool {
 		d.leave(q)
 	case q.arrived:
 		d.waiting = slices.DeleteFunc(d.waiting, func(w *request) bool { return w == q })
+		d.restart() // nobody may be left to join
 	default:
 		d.reserved--
 	}
