@@ -1,18 +1,110 @@
 package scheduler
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+	"strings"
+)
 
-// PolicyOptions are the weights of the policies that have any.
+// PolicyOptions are the weights of cla and cla*; other policies ignore them.
 type PolicyOptions struct {
+	// CacheWeight and LoadWeight are finite and 0 or more. Both 0 means 1 and 1
+	// for cla; cla* then has not been tuned, and New refuses it.
 	CacheWeight, LoadWeight float64
 }
 
-// Names lists the policies in the order in which documents list them.
-func Names() []string {
-	return []string{"random", "rr", "least-loaded", "ca", "cla", "cla*", "llmd", "llmd-default", "llmd-topology", "sglang", "dynamo", "netkv-topo", "netkv-static", "netkv-full"}
+// table lists the policies in the order in which documents list them: the
+// blind, the cache- and load-aware, the production rules, NetKV.
+var table = []struct {
+	name string
+	make func(name string, o PolicyOptions) (Policy, error)
+}{
+	{"random", cost(random)},
+	{"rr", func(string, PolicyOptions) (Policy, error) { return &roundRobin{}, nil }},
+	{"least-loaded", cost(leastLoaded)},
+	{"ca", cost(cacheAware)},
+	{"cla", newCacheLoad},
+	{"cla*", newCacheLoad},
+	{"llmd", profile(llmd{prefix: 2, queue: 1})},
+	{"llmd-default", profile(llmd{prefix: 3, queue: 2, memory: 2})},
+	{"llmd-topology", profile(llmd{prefix: 2, queue: 1, proximity: 1})},
+	{"sglang", func(string, PolicyOptions) (Policy, error) { return &sglang{}, nil }},
+	{"dynamo", cost(decodeBlocks)},
+	{"netkv-topo", aware(TierMap)},
+	{"netkv-static", aware(SelfContention)},
+	{"netkv-full", aware(Congestion)},
 }
 
-// New returns a policy by name.
-func New(name string, opt PolicyOptions) (Policy, error) {
-	return nil, fmt.Errorf("policy %q is unknown", name)
+// Names returns the names of all policies. The slice is the caller's.
+func Names() []string {
+	names := make([]string, len(table))
+	for i, t := range table {
+		names[i] = t.name
+	}
+	return names
+}
+
+// New returns a policy by name. All of them choose among the instances that
+// are alive and have the memory (line 1 of Algorithm 1), and draw among equals
+// by Request.TieBreak:
+//
+//	random         any
+//	rr             each in turn
+//	least-loaded   lowest q + beta
+//	ca             longest prefix match (llm-d's prefix scorer alone)
+//	cla            highest CacheWeight x lambda/l - LoadWeight x (q + beta)/beta_max
+//	cla*           the same with tuned weights
+//	llmd           2 x prefix + 1 x queue, llm-d's sample for prefill/decode pools
+//	llmd-default   3 x prefix + 2 x queue + 2 x (1 - KV usage), llm-d without a configuration
+//	llmd-topology  llmd + 1 x topology affinity (host 1, rack 0.2, pod 0.05, else 0.02)
+//	sglang         cache_aware of SGLang's gateway: thresholds 0.3, 64, 1.5
+//	dynamo         lowest number of active decode blocks (Dynamo's decode router)
+//	netkv-topo     Algorithm 1 with the static tier map only (c = 0, n = 0)
+//	netkv-static   and self-contention (c = 0)
+//	netkv-full     Algorithm 1
+//
+// Decision.Cost is C(d) in seconds for the last three, the count that
+// least-loaded and dynamo minimise, minus the score for those that maximise
+// one, and 0 for random and rr. An unknown name's error lists the known.
+func New(name string, o PolicyOptions) (Policy, error) {
+	for _, t := range table {
+		if t.name == name {
+			return t.make(name, o)
+		}
+	}
+	return nil, fmt.Errorf("policy %q is unknown; known are %s", name, strings.Join(Names(), ", "))
+}
+
+func cost(f func(*State, *Request, int, int) float64) func(string, PolicyOptions) (Policy, error) {
+	return func(name string, _ PolicyOptions) (Policy, error) { return &byCost{name: name, cost: f}, nil }
+}
+
+func profile(p llmd) func(string, PolicyOptions) (Policy, error) {
+	return func(name string, _ PolicyOptions) (Policy, error) {
+		p := p
+		p.name = name
+		return &p, nil
+	}
+}
+
+func aware(a Awareness) func(string, PolicyOptions) (Policy, error) {
+	return func(name string, _ PolicyOptions) (Policy, error) { return &netkv{name: name, a: a}, nil }
+}
+
+func newCacheLoad(name string, o PolicyOptions) (Policy, error) {
+	for _, w := range []struct {
+		field string
+		v     float64
+	}{{"CacheWeight", o.CacheWeight}, {"LoadWeight", o.LoadWeight}} {
+		if !nonNegative(w.v) || w.v > math.MaxInt32 {
+			return nil, fmt.Errorf("policy %s: %s is %v, want a number, 0 to %d", name, w.field, w.v, math.MaxInt32)
+		}
+	}
+	if o.CacheWeight == 0 && o.LoadWeight == 0 {
+		if name == "cla*" {
+			return nil, fmt.Errorf("policy cla*: no weights: tune it, or set CacheWeight and LoadWeight (cla runs with 1 and 1)")
+		}
+		o.CacheWeight, o.LoadWeight = 1, 1
+	}
+	return &byCost{name: name, cost: cacheLoad(o.CacheWeight, o.LoadWeight)}, nil
 }

@@ -1,71 +1,249 @@
 package scheduler
 
-import "time"
+import (
+	"math"
+	"slices"
+)
 
-// Options describe the cluster that a State mirrors.
-type Options struct {
-	Prefills, Decodes int // 1 or more each
-	MaxBatch          int // beta_max, 1 or more
-	BlockTokens       int // tokens a prefix block, 1 or more
-	KVBytesPerToken   int64
-	MinFreeBytes      int64 // m_min of Algorithm 1, 0 or more
-	MemoryBytes       int64 // KV memory of a decode instance, 1 or more
-	DecodeBase        time.Duration
-	DecodePerSequence time.Duration
-	// DecodePerContextTokenNs prices the context in t_iter; 0 leaves the paper's t_iter(batch).
-	DecodePerContextTokenNs float64
-	InFlightCap             int  // cap of n, 1 or more; the paper's default is 16
-	Separation              bool // false: n = 0 and congestion holds everything
-	Oracle                  Oracle
+// maxCongestion is where congestion is clamped: a tier that telemetry calls
+// full still moves something, and no cost becomes infinite.
+const maxCongestion = 0.99
+
+// State mirrors the cluster for the policies: load, memory and prefix cache of
+// each decode instance, transfers in flight, and the oracle. Make it with
+// NewState. The caller reports each change:
+//
+//	Begin          a decision was taken (Algorithm 1, line 12)
+//	TransferEnded  its transfer completed or failed
+//	Admitted       the request joined the decode batch
+//	Finished       it left the batch: last token, or cancelled there
+//	Abandoned      it was given up before it joined the batch
+//	SetFree, Stored, Evicted, SetAlive, SetCongestion  reports from engines and operator
+//
+// q_d counts every request that was assigned to d and is not in its batch: those
+// that wait there, and those whose KV cache is still on its way. An engine's own
+// queue length does not know the latter; a router that used it would send a
+// burst of requests to one instance until the first bytes arrive there (the
+// herding seen in ai-dynamo/dynamo#589). The memory of an assigned request is
+// booked at once for the same reason.
+//
+// Methods that report return false, and change nothing, when an index is out
+// of range or there is nothing to take back: counters never go below 0, and a
+// caller that counts twice can notice. A State is not safe for concurrent use.
+type State struct {
+	o        Options
+	loads    []load
+	inFlight []int32 // [prefill*Tiers+tier]
+	prefix   *index
+	depth    []int32 // scratch: leading blocks held, by decode instance
+	scratch  chooser
 }
 
-// State mirrors the cluster for the policies.
-type State struct{}
+// load is what is known of one decode instance.
+type load struct {
+	queued  int   // q_d
+	batch   int   // beta_d
+	context int64 // prompt tokens of the batch
+	blocks  int64 // prompt blocks of queue and batch
+	free    int64 // m_d
+	dead    bool
+}
 
 // NewState checks the options and returns the state of an idle, empty cluster.
-func NewState(Options) (*State, error) { return &State{}, nil }
+// The error names field, value and range.
+func NewState(o Options) (*State, error) {
+	if err := o.validate(); err != nil {
+		return nil, err
+	}
+	o.Oracle.Tier = slices.Clone(o.Oracle.Tier)
+	s := &State{
+		o:        o,
+		loads:    make([]load, o.Decodes),
+		inFlight: make([]int32, o.Prefills*Tiers),
+		prefix:   newIndex(o.Decodes),
+		depth:    make([]int32, o.Decodes),
+		scratch:  chooser{ties: make([]int32, 0, o.Decodes)},
+	}
+	for d := range s.loads {
+		s.loads[d].free = o.MemoryBytes
+	}
+	s.SetCongestion(o.Oracle.Congestion)
+	return s, nil
+}
 
-// SetCongestion replaces the oracle's congestion map.
-func (s *State) SetCongestion([Tiers]float64) {}
+// SetCongestion replaces the oracle's congestion map. Values are clamped to
+// [0, 0.99]; NaN, no reading, counts as 0.
+func (s *State) SetCongestion(c [Tiers]float64) {
+	for t, v := range c {
+		if math.IsNaN(v) {
+			v = 0
+		}
+		s.o.Oracle.Congestion[t] = min(max(v, 0), maxCongestion)
+	}
+}
 
-// Begin books a decision: in-flight transfer, queue place and memory. False: out of range.
-func (s *State) Begin(r *Request, d Decision) bool { return true }
+// Begin books a decision: one transfer in flight from r.Prefill on d.Tier
+// (line 12 of Algorithm 1; the cap applies where n is used, so counters stay
+// exact), one place in d.Decode's queue, and the memory the reservation will
+// take, until the engine's next report through SetFree.
+func (s *State) Begin(r *Request, d Decision) bool {
+	if !s.hasDecode(d.Decode) || !s.hasPrefill(r.Prefill) || d.Tier < 0 || d.Tier >= Tiers {
+		return false
+	}
+	s.inFlight[r.Prefill*Tiers+d.Tier]++
+	l := &s.loads[d.Decode]
+	l.queued++
+	l.blocks += s.blocksFor(r.PromptTokens)
+	l.free = max(l.free-s.need(r, d.HitTokens), 0)
+	return true
+}
 
-// TransferEnded releases the in-flight counter; false when there was none to release.
-func (s *State) TransferEnded(prefill, decode, tier int) bool { return true }
+// TransferEnded releases the in-flight counter of a transfer that completed or
+// failed; false when none is in flight. The decode instance is asked for so
+// that a caller's mistake shows; the counter is per prefill and tier.
+func (s *State) TransferEnded(prefill, decode, tier int) bool {
+	if !s.hasDecode(decode) || s.InFlight(tier, prefill) == 0 {
+		return false
+	}
+	s.inFlight[prefill*Tiers+tier]--
+	return true
+}
 
-// Admitted moves a request from queue to batch.
-func (s *State) Admitted(decode, promptTokens int) bool { return true }
+// Admitted moves a request from the queue of a decode instance to its batch.
+// promptTokens is the request's PromptTokens here and in the two methods below.
+func (s *State) Admitted(decode, promptTokens int) bool {
+	if !s.hasDecode(decode) || s.loads[decode].queued == 0 {
+		return false
+	}
+	l := &s.loads[decode]
+	l.queued--
+	l.batch++
+	l.context += int64(promptTokens)
+	return true
+}
 
-// Finished takes a request out of the batch.
-func (s *State) Finished(decode, promptTokens int) bool { return true }
+// Finished takes a request out of the batch, whether it has all its tokens or not.
+func (s *State) Finished(decode, promptTokens int) bool {
+	if !s.hasDecode(decode) || s.loads[decode].batch == 0 {
+		return false
+	}
+	l := &s.loads[decode]
+	l.batch--
+	l.context = max(l.context-int64(promptTokens), 0)
+	l.blocks = max(l.blocks-s.blocksFor(promptTokens), 0)
+	return true
+}
 
-// Abandoned takes a request that was never admitted out of the queue.
-func (s *State) Abandoned(decode, promptTokens int) bool { return true }
+// Abandoned takes a request that never joined the batch out of the queue.
+func (s *State) Abandoned(decode, promptTokens int) bool {
+	if !s.hasDecode(decode) || s.loads[decode].queued == 0 {
+		return false
+	}
+	l := &s.loads[decode]
+	l.queued--
+	l.blocks = max(l.blocks-s.blocksFor(promptTokens), 0)
+	return true
+}
 
-// SetFree mirrors the engine's report of its free memory.
-func (s *State) SetFree(decode int, bytes int64) bool { return true }
+// SetFree mirrors the engine's report of its free memory in bytes, evictable
+// cache included, clamped to 0 up to MemoryBytes. It replaces what Begin
+// booked: a report that was sent before the reservation reached the engine
+// overstates m_d for that long. The engine's answer to the reservation is what counts.
+func (s *State) SetFree(decode int, bytes int64) bool {
+	if !s.hasDecode(decode) {
+		return false
+	}
+	s.loads[decode].free = min(max(bytes, 0), s.o.MemoryBytes)
+	return true
+}
 
-// SetAlive excludes a lost decode instance from every choice, or takes it back with an empty cache.
-func (s *State) SetAlive(decode int, alive bool) bool { return true }
+// SetAlive excludes a lost decode instance from every choice (false) or takes
+// it back (true). Losing it empties its prefix cache; its requests must still
+// be taken back one by one, as they are each known to the caller.
+func (s *State) SetAlive(decode int, alive bool) bool {
+	if !s.hasDecode(decode) {
+		return false
+	}
+	s.loads[decode].dead = !alive
+	if !alive {
+		s.prefix.forget(decode)
+	}
+	return true
+}
 
-// Stored adds blocks to the prefix index.
-func (s *State) Stored(decode int, blocks []uint64) bool { return true }
+// Stored says that a decode instance holds blocks in its prefix cache. Saying it twice changes nothing.
+func (s *State) Stored(decode int, blocks []uint64) bool {
+	if !s.hasDecode(decode) {
+		return false
+	}
+	for _, b := range blocks {
+		s.prefix.add(decode, b)
+	}
+	return true
+}
 
-// Evicted removes blocks from the prefix index.
-func (s *State) Evicted(decode int, blocks []uint64) bool { return true }
+// Evicted says that a decode instance no longer holds blocks. What it did not hold is ignored.
+func (s *State) Evicted(decode int, blocks []uint64) bool {
+	if !s.hasDecode(decode) {
+		return false
+	}
+	for _, b := range blocks {
+		s.prefix.remove(decode, b)
+	}
+	return true
+}
 
-// Queued returns q_d.
-func (s *State) Queued(decode int) int { return 0 }
+// Queued returns q_d: requests assigned to the instance and not in its batch; 0 out of range.
+func (s *State) Queued(decode int) int { return s.load(decode).queued }
 
-// Batch returns beta_d.
-func (s *State) Batch(decode int) int { return 0 }
+// Batch returns beta_d, the sequences in the batch; 0 out of range.
+func (s *State) Batch(decode int) int { return s.load(decode).batch }
 
-// Free returns m_d in bytes.
-func (s *State) Free(decode int) int64 { return 0 }
+// Free returns m_d in bytes; 0 out of range.
+func (s *State) Free(decode int) int64 { return s.load(decode).free }
 
-// InFlight returns the transfers of a prefill on a tier, not capped.
-func (s *State) InFlight(tier, prefill int) int { return 0 }
+// Alive reports whether the instance can be chosen.
+func (s *State) Alive(decode int) bool { return s.hasDecode(decode) && !s.loads[decode].dead }
 
-// HitTokens returns lambda of a request on one instance.
-func (s *State) HitTokens(r *Request, decode int) int { return 0 }
+// InFlight returns the transfers in flight from a prefill instance on a tier, not capped; 0 out of range.
+func (s *State) InFlight(tier, prefill int) int {
+	if !s.hasPrefill(prefill) || tier < 0 || tier >= Tiers {
+		return 0
+	}
+	return int(s.inFlight[prefill*Tiers+tier])
+}
+
+// HitTokens returns lambda: how many tokens of the prompt the instance holds,
+// min(PromptTokens, leading blocks held x BlockTokens). A last partial block
+// counts when its id is held, so a full hit is exactly PromptTokens and
+// leaves nothing to move. 0 out of range.
+func (s *State) HitTokens(r *Request, decode int) int {
+	if !s.hasDecode(decode) {
+		return 0
+	}
+	return s.tokens(r, s.prefix.depth(decode, r.Blocks))
+}
+
+func (s *State) tokens(r *Request, blocks int) int {
+	return min(r.PromptTokens, blocks*s.o.BlockTokens)
+}
+
+// need is the memory that a request takes: s_eff, and the KV cache of its output.
+func (s *State) need(r *Request, hitTokens int) int64 {
+	return int64(max(r.PromptTokens-hitTokens, 0)+max(r.OutputTokens, 0)) * s.o.KVBytesPerToken
+}
+
+// blocksFor returns ceil(tokens / BlockTokens).
+func (s *State) blocksFor(tokens int) int64 {
+	return (int64(max(tokens, 0)) + int64(s.o.BlockTokens) - 1) / int64(s.o.BlockTokens)
+}
+
+func (s *State) load(decode int) load {
+	if !s.hasDecode(decode) {
+		return load{}
+	}
+	return s.loads[decode]
+}
+
+func (s *State) hasDecode(d int) bool  { return d >= 0 && d < s.o.Decodes }
+func (s *State) hasPrefill(p int) bool { return p >= 0 && p < s.o.Prefills }

@@ -1,0 +1,221 @@
+package scheduler
+
+import "math/bits"
+
+// index knows which decode instances hold which prefix blocks.
+//
+// Blocks live in a flat open-addressing table (linear probing, deletion by
+// shifting back, at most half full); each has a row of bits, one a decode
+// instance. A prompt is matched in one walk: the set of instances that hold
+// all blocks so far is intersected with the next block's row, and whoever drops
+// out has found its exact match length. The walk costs one probe a block and
+// one visit an instance, and allocates nothing.
+type index struct {
+	words int // of a row
+	keys  []uint64
+	rows  []uint32 // row number + 1 beside each key; 0: the slot is empty
+	shift uint     // 64 - log2(len(keys))
+	used  int
+	bits  []uint64 // rows of words
+	count []int32  // holders of each row
+	spare []uint32 // rows to use again
+
+	alive []uint64 // scratch: instances still matching
+	live  []int32  // scratch: words of alive that are not 0
+}
+
+const firstSlots = 1 << 10
+
+func newIndex(decodes int) *index {
+	words := (decodes + 63) / 64
+	x := &index{words: words, alive: make([]uint64, words), live: make([]int32, words)}
+	x.resize(firstSlots)
+	return x
+}
+
+func (x *index) resize(slots int) {
+	keys, rows := x.keys, x.rows
+	x.keys, x.rows = make([]uint64, slots), make([]uint32, slots)
+	x.shift = uint(64 - bits.TrailingZeros(uint(slots)))
+	for i, row := range rows {
+		if row != 0 {
+			at := x.find(keys[i])
+			x.keys[at], x.rows[at] = keys[i], row
+		}
+	}
+}
+
+// home spreads keys over the table, whatever their pattern: sequential ids and
+// hashes alike (the finalizer of splitmix64).
+func (x *index) home(key uint64) int {
+	key ^= key >> 30
+	key *= 0xbf58476d1ce4e5b9
+	key ^= key >> 27
+	key *= 0x94d049bb133111eb
+	key ^= key >> 31
+	return int(key >> x.shift)
+}
+
+// find returns the slot of the key, or the empty one where it belongs.
+func (x *index) find(key uint64) int {
+	mask := len(x.keys) - 1
+	i := x.home(key)
+	for x.rows[i] != 0 && x.keys[i] != key {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// row returns the bits of a row.
+func (x *index) row(n uint32) []uint64 {
+	at := int(n-1) * x.words
+	return x.bits[at : at+x.words]
+}
+
+// add says that a decode instance holds the block. Saying it twice changes nothing.
+func (x *index) add(decode int, key uint64) {
+	i := x.find(key)
+	if x.rows[i] == 0 {
+		if 2*(x.used+1) > len(x.keys) {
+			x.resize(2 * len(x.keys))
+			i = x.find(key)
+		}
+		x.keys[i], x.rows[i] = key, x.newRow()
+		x.used++
+	}
+	n := x.rows[i]
+	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
+	if *word&bit == 0 {
+		*word |= bit
+		x.count[n-1]++
+	}
+}
+
+func (x *index) newRow() uint32 {
+	if last := len(x.spare) - 1; last >= 0 {
+		n := x.spare[last]
+		x.spare = x.spare[:last]
+		return n
+	}
+	for range x.words {
+		x.bits = append(x.bits, 0)
+	}
+	x.count = append(x.count, 0)
+	return uint32(len(x.count))
+}
+
+// remove says that a decode instance no longer holds the block. What it did not hold is ignored.
+func (x *index) remove(decode int, key uint64) {
+	if i := x.find(key); x.rows[i] != 0 {
+		x.clear(decode, i)
+	}
+}
+
+// clear takes the instance's bit from the slot, and the slot away when nobody is left; it reports the latter.
+func (x *index) clear(decode, i int) bool {
+	n := x.rows[i]
+	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
+	if *word&bit == 0 {
+		return false
+	}
+	*word &^= bit
+	x.count[n-1]--
+	if x.count[n-1] > 0 {
+		return false
+	}
+	x.spare = append(x.spare, n)
+	x.used--
+	x.vacate(i)
+	return true
+}
+
+// vacate empties a slot and shifts back the keys that had to pass it.
+func (x *index) vacate(i int) {
+	mask := len(x.keys) - 1
+	for j := i; ; {
+		j = (j + 1) & mask
+		if x.rows[j] == 0 {
+			break
+		}
+		// Key j may move to i unless its home lies cyclically in (i, j].
+		if h := x.home(x.keys[j]); (j-h)&mask >= (j-i)&mask {
+			x.keys[i], x.rows[i] = x.keys[j], x.rows[j]
+			i = j
+		}
+	}
+	x.rows[i] = 0
+}
+
+// forget removes everything that a decode instance holds.
+func (x *index) forget(decode int) {
+	var held []uint64
+	for i, n := range x.rows {
+		if n != 0 && x.row(n)[decode/64]&(1<<(decode%64)) != 0 {
+			held = append(held, x.keys[i])
+		}
+	}
+	for _, key := range held {
+		x.remove(decode, key)
+	}
+}
+
+// match writes to depth[d] how many leading blocks each decode instance d holds.
+func (x *index) match(blocks []uint64, depth []int32) {
+	decodes := len(depth)
+	if len(blocks) == 0 {
+		clear(depth)
+		return
+	}
+	live := x.live[:0]
+	for w := range x.words {
+		x.alive[w] = ^uint64(0)
+		live = append(live, int32(w))
+	}
+	if rest := decodes % 64; rest != 0 {
+		x.alive[x.words-1] = 1<<rest - 1
+	}
+	for i, key := range blocks {
+		n := x.rows[x.find(key)]
+		if n == 0 {
+			x.drop(live, int32(i), depth)
+			return
+		}
+		row := x.row(n)
+		kept := live[:0]
+		for _, w := range live {
+			was := x.alive[w]
+			now := was & row[w]
+			for gone := was &^ now; gone != 0; gone &= gone - 1 {
+				depth[int(w)*64+bits.TrailingZeros64(gone)] = int32(i)
+			}
+			x.alive[w] = now
+			if now != 0 {
+				kept = append(kept, w)
+			}
+		}
+		if live = kept; len(live) == 0 {
+			return
+		}
+	}
+	x.drop(live, int32(len(blocks)), depth)
+}
+
+// drop gives all that still match their length.
+func (x *index) drop(live []int32, length int32, depth []int32) {
+	for _, w := range live {
+		for set := x.alive[w]; set != 0; set &= set - 1 {
+			depth[int(w)*64+bits.TrailingZeros64(set)] = length
+		}
+	}
+}
+
+// depth returns how many leading blocks one decode instance holds.
+func (x *index) depth(decode int, blocks []uint64) int {
+	for i, key := range blocks {
+		n := x.rows[x.find(key)]
+		if n == 0 || x.row(n)[decode/64]&(1<<(decode%64)) == 0 {
+			return i
+		}
+	}
+	return len(blocks)
+}
