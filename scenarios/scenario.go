@@ -11,25 +11,43 @@ import "time"
 // Scale says how they shrink on this host. Fields whose name ends in Emulated
 // are exempt.
 type Scenario struct {
-	// Name is the lab's name: 1..40 of [a-z0-9-], starting and ending in a letter or digit.
-	Name        string     `yaml:"name"`
-	Description string     `yaml:"description,omitempty"`
-	Topology    Topology   `yaml:"topology"`
-	Placement   Placement  `yaml:"placement"`
-	Model       Model      `yaml:"model"`
-	Engine      Engine     `yaml:"engine"`
-	Workload    Workload   `yaml:"workload"`
-	Transfer    Transfer   `yaml:"transfer"`
-	Background  Background `yaml:"background"`
-	Oracle      Oracle     `yaml:"oracle"`
-	// Policies are compared on identical requests; at least one, names unique.
-	Policies []Policy `yaml:"policies"`
-	// Seeds: each one is a separate repetition of every policy; at least one, unique.
-	Seeds   []uint64 `yaml:"seeds"`
-	SLO     SLO      `yaml:"slo"`
-	Scale   Scale    `yaml:"scale"`
-	Runtime string   `yaml:"runtime"` // process | docker
-	Limits  Limits   `yaml:"limits"`
+	// The lab's name. Default: the file's base name.
+	Name string `yaml:"name" pattern:"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$" patternDoc:"1..40 of a-z, 0-9 and -, starting and ending in a letter or digit"`
+	// Free text for people.
+	Description string `yaml:"description,omitempty"`
+	// The cluster: servers, switches, link rates.
+	Topology Topology `yaml:"topology"`
+	// Which instances prefill and which decode.
+	Placement Placement `yaml:"placement"`
+	// The model, for the KV bytes of a token and the GPUs of an instance.
+	Model Model `yaml:"model"`
+	// How long prefill and decode compute.
+	Engine Engine `yaml:"engine"`
+	// What arrives.
+	Workload Workload `yaml:"workload"`
+	// How a KV cache crosses the network.
+	Transfer Transfer `yaml:"transfer"`
+	// Traffic of other tenants.
+	Background Background `yaml:"background"`
+	// What the scheduler is told of the network, and how fresh it is.
+	Oracle Oracle `yaml:"oracle"`
+	// The policies compared on identical requests: names, or mappings with a name. At least one (none needed with workload flows); labels unique.
+	Policies []Policy `yaml:"policies" items:"0..64"`
+	// Seeds: each one is a separate repetition of every policy. At least one, unique.
+	Seeds []uint64 `yaml:"seeds" items:"1..1000"`
+	// The thresholds that SLO attainment counts.
+	SLO SLO `yaml:"slo"`
+	// How the cluster is mapped onto this host.
+	Scale Scale `yaml:"scale"`
+	// Where agents run: bare processes in namespaces, or docker containers.
+	Runtime string `yaml:"runtime" enum:"process|docker"`
+	// What ends a run by itself.
+	Limits Limits `yaml:"limits"`
+
+	// Dir is where relative file names (Trace.File, Flows.File) start: the
+	// scenario file's folder, or the current one for an embedded scenario. Load
+	// makes those names absolute, so only users of Parse need it (see Resolve).
+	Dir string `yaml:"-"`
 }
 
 // Topology is a three-layer fat-tree: instances under top-of-rack switches,
@@ -37,256 +55,347 @@ type Scenario struct {
 // Aggregation switch a of every pod connects to the same CoresPerAgg core
 // switches, so there are AggsPerPod x CoresPerAgg cores.
 type Topology struct {
-	Pods           int `yaml:"pods"`           // 1..64
-	RacksPerPod    int `yaml:"racksPerPod"`    // 1..64
-	ServersPerRack int `yaml:"serversPerRack"` // 1..64
-	GPUsPerServer  int `yaml:"gpusPerServer"`  // 1..16, a multiple of Model.TensorParallel
-	AggsPerPod     int `yaml:"aggsPerPod"`     // 1..32: uplinks a rack
-	CoresPerAgg    int `yaml:"coresPerAgg"`    // 1..32: core links an aggregation switch
-	// NICsPerInstance is 1 (one NIC an instance) up to Model.TensorParallel (rail style, one a GPU).
-	NICsPerInstance int           `yaml:"nicsPerInstance"`
-	NICRate         BitsPerSecond `yaml:"nicRate"`
-	// NVLinkRate is tier 0: between instances of one server.
-	NVLinkRate BitsPerSecond `yaml:"nvlinkRate"`
-	// Oversubscription and LinkRates are two ways to say the same; a file gives
-	// one of them, and Load writes out both.
+	// Pods in the cluster.
+	Pods int `yaml:"pods" range:"1..64"`
+	// Racks in a pod, each with one top-of-rack switch.
+	RacksPerPod int `yaml:"racksPerPod" range:"1..64"`
+	// Servers in a rack.
+	ServersPerRack int `yaml:"serversPerRack" range:"1..64"`
+	// GPUs in a server, a multiple of model.tensorParallel.
+	GPUsPerServer int `yaml:"gpusPerServer" range:"1..16"`
+	// Aggregation switches in a pod: the uplinks of a rack.
+	AggsPerPod int `yaml:"aggsPerPod" range:"1..32"`
+	// Core links of an aggregation switch.
+	CoresPerAgg int `yaml:"coresPerAgg" range:"1..32"`
+	// NICs of an instance: 1, or up to model.tensorParallel (rail style, one a GPU).
+	NICsPerInstance int `yaml:"nicsPerInstance" range:"1..16"`
+	// Rate of one NIC.
+	NICRate BitsPerSecond `yaml:"nicRate" range:"1Mbps..10Tbps"`
+	// Rate of tier 0, between instances of one server.
+	NVLinkRate BitsPerSecond `yaml:"nvlinkRate" range:"1Mbps..100Tbps"`
+	// Oversubscription and linkRates are two ways to say the same: give either one, both are written out. If both are given they must agree within 0.1%.
 	Oversubscription Oversubscription `yaml:"oversubscription"`
-	LinkRates        LinkRates        `yaml:"linkRates"`
-	Latency          TierLatency      `yaml:"latency"`
-	Buffers          Buffers          `yaml:"buffers"`
+	// Rates of single links above the hosts.
+	LinkRates LinkRates `yaml:"linkRates"`
+	// One-way latency of each tier, where the kernel has netem; where it has not, the run says that it goes without.
+	Latency TierLatency `yaml:"latency"`
+	// Bounds of the queues.
+	Buffers Buffers `yaml:"buffers"`
 }
 
 // Oversubscription is host capacity over uplink capacity, both counted from
 // the hosts: {rack: 2, pod: 4} turns 100 Gbps NICs into the paper's 50 and 25.
 type Oversubscription struct {
-	Rack float64 `yaml:"rack"` // a rack's NICs / its uplinks; 0.125..64
-	Pod  float64 `yaml:"pod"`  // a pod's NICs / its core links; 0.125..64
+	// A rack's NICs over its uplinks.
+	Rack float64 `yaml:"rack" range:"0.125..64"`
+	// A pod's NICs over its core links.
+	Pod float64 `yaml:"pod" range:"0.125..64"`
 }
 
 // LinkRates are the rates of single links above the hosts.
 type LinkRates struct {
-	RackUplink BitsPerSecond `yaml:"rackUplink"` // ToR to aggregation, each
-	CoreLink   BitsPerSecond `yaml:"coreLink"`   // aggregation to core, each
+	// Each link from a top-of-rack switch to an aggregation switch.
+	RackUplink BitsPerSecond `yaml:"rackUplink" range:"1Mbps..100Tbps" default:"from oversubscription.rack" derived:"true"`
+	// Each link from an aggregation switch to a core switch.
+	CoreLink BitsPerSecond `yaml:"coreLink" range:"1Mbps..100Tbps" default:"from oversubscription.pod" derived:"true"`
 }
 
-// TierLatency is the one-way latency of each tier (notes, "Four-Tier Fat-Tree Model").
+// TierLatency is the one-way latency of each tier (NetKV paper, "Four-Tier Fat-Tree Model").
 type TierLatency struct {
-	Tier0 time.Duration `yaml:"tier0"`
-	Tier1 time.Duration `yaml:"tier1"`
-	Tier2 time.Duration `yaml:"tier2"`
-	Tier3 time.Duration `yaml:"tier3"`
+	// Within a server.
+	Tier0 time.Duration `yaml:"tier0" range:"0s..1s"`
+	// Within a rack.
+	Tier1 time.Duration `yaml:"tier1" range:"0s..1s"`
+	// Within a pod.
+	Tier2 time.Duration `yaml:"tier2" range:"0s..1s"`
+	// Across pods.
+	Tier3 time.Duration `yaml:"tier3" range:"0s..1s"`
 }
 
 // Buffers bound the queues of the emulated ports. They are emulated sizes:
-// packets do not shrink with the rate scale. 0 means auto: max(64 KiB, 5 ms of
-// the port's rate) on switches, 4 MB on an instance's own egress.
+// packets do not shrink with the rate scale. 0 means auto.
 type Buffers struct {
-	SwitchEmulated Bytes `yaml:"switchEmulated"`
-	HostEmulated   Bytes `yaml:"hostEmulated"`
-	// SegmentsPerBurst bounds the segments a sender hands down at once
-	// (gso_max_segs), 1..64; 0 means auto: 2 up to 25 Mbit/s emulated, else 4.
-	SegmentsPerBurst int `yaml:"segmentsPerBurst"`
+	// A switch port's queue. auto: max(64 KiB, 5 ms of the port's rate).
+	SwitchEmulated Bytes `yaml:"switchEmulated" range:"4KiB..1GiB" auto:"true"`
+	// An instance's own egress queue. auto: 4 MB.
+	HostEmulated Bytes `yaml:"hostEmulated" range:"4KiB..1GiB" auto:"true"`
+	// Segments a sender hands down at once (gso_max_segs). auto: 2 up to 25 Mbit/s emulated, else 4.
+	SegmentsPerBurst int `yaml:"segmentsPerBurst" range:"1..64" auto:"true"`
 }
 
-// Placement says which instances prefill and which decode.
+// Placement says which instances prefill and which decode: either Unit and
+// Pattern, or the lists Prefill and Decode. With workload flows it may be
+// empty: then every instance is idle and called i0, i1, ...
 type Placement struct {
-	// Unit and Pattern repeat roles over the cluster in order: unit rack with
-	// [prefill, decode] alternates whole racks (the paper's cluster, no tier 0
-	// or 1 transfers); unit instance mixes roles within a server.
-	Unit    string   `yaml:"unit,omitempty"`    // instance | server | rack | pod
-	Pattern []string `yaml:"pattern,omitempty"` // of prefill | decode | idle
-	// Prefill and Decode list instance indices explicitly instead (0-based,
-	// in pod, rack, server order); the rest stay idle.
-	Prefill []int `yaml:"prefill,omitempty"`
-	Decode  []int `yaml:"decode,omitempty"`
+	// What a step of the pattern covers: rack with [prefill, decode] alternates whole racks (the paper's cluster, no tier 0 or 1 transfers); instance mixes roles within a server.
+	Unit string `yaml:"unit,omitempty" enum:"instance|server|rack|pod"`
+	// Roles repeated over the units of the cluster in pod, rack, server order.
+	Pattern []string `yaml:"pattern,omitempty" enum:"prefill|decode|idle" items:"1..256"`
+	// Instances that prefill, as 0-based indices in pod, rack, server order; instead of unit and pattern.
+	Prefill []int `yaml:"prefill,omitempty" range:"0..4095" items:"1..4096"`
+	// Instances that decode, likewise; the rest stay idle.
+	Decode []int `yaml:"decode,omitempty" range:"0..4095" items:"1..4096"`
 }
 
-// Model gives the KV bytes of a token: Eq. 1 of the notes,
+// Model gives the KV bytes of a token: Eq. 1 of the NetKV paper,
 // 2 x layers x kvHeads x headDim x bytesPerElement, or for latent attention
-// layers x latentDim x bytesPerElement x replication.
+// layers x latentDim x bytesPerElement, times Replication in both cases.
 type Model struct {
-	Preset          string  `yaml:"preset,omitempty"` // see Presets; the fields below override it
-	Layers          int     `yaml:"layers"`
-	KVHeads         int     `yaml:"kvHeads"`
-	HeadDim         int     `yaml:"headDim"`
-	LatentDim       int     `yaml:"latentDim,omitempty"` // MLA: K and V in one latent vector; then KVHeads and HeadDim are 0
-	BytesPerElement float64 `yaml:"bytesPerElement"`     // 2 fp16/bf16, 1 fp8, 0.5 int4
-	Replication     int     `yaml:"replication"`         // copies that travel; 1 unless each TP rank needs its own
-	TensorParallel  int     `yaml:"tensorParallel"`      // GPUs an instance
+	// A known model whose figures the keys below override; custom has none.
+	Preset string `yaml:"preset,omitempty" enum:"@models"`
+	// Transformer layers.
+	Layers int `yaml:"layers" range:"1..1000" default:"from preset"`
+	// KV heads (not query heads); 0 with latentDim.
+	KVHeads int `yaml:"kvHeads" range:"0..1024" default:"from preset"`
+	// Elements of a head; 0 with latentDim.
+	HeadDim int `yaml:"headDim" range:"0..4096" default:"from preset"`
+	// Elements of the latent vector that holds K and V (MLA); instead of kvHeads and headDim.
+	LatentDim int `yaml:"latentDim,omitempty" range:"0..65536" default:"from preset"`
+	// Number format of the cache; sets bytesPerElement: fp16 and bf16 2, fp8 1, int4 0.5 (scales not counted).
+	KVDtype string `yaml:"kvDtype,omitempty" enum:"fp16|bf16|fp8|int4"`
+	// Bytes of an element, where kvDtype does not fit.
+	BytesPerElement float64 `yaml:"bytesPerElement" range:"0.125..8" default:"from kvDtype"`
+	// Copies of the cache that travel. 1 unless each tensor-parallel rank pulls its own, as latent-attention engines may do: then set it to tensorParallel.
+	Replication int `yaml:"replication" range:"1..64"`
+	// GPUs an instance.
+	TensorParallel int `yaml:"tensorParallel" range:"1..16"`
 }
 
 // Engine is the instance model: how long prefill and decode compute.
 type Engine struct {
-	Compute string        `yaml:"compute,omitempty"` // preset: paper-fit | h100-measured | h100-roofline | custom
+	// A known set of compute times that the keys below override; custom starts from zero.
+	Compute string `yaml:"compute,omitempty" enum:"@engines"`
+	// Prefill compute: base + perTokenNs x L + perTokenSquaredNs x L^2 for L uncached tokens.
 	Prefill PrefillEngine `yaml:"prefill"`
-	Decode  DecodeEngine  `yaml:"decode"`
-	// BlockTokens is the prefix cache's block, 1..4096 tokens (Mooncake: 512).
-	BlockTokens int `yaml:"blockTokens"`
+	// Decode compute: an iteration of b sequences with S tokens of context takes base + perSequence x b + perContextTokenNs x S.
+	Decode DecodeEngine `yaml:"decode"`
+	// Tokens of a prefix-cache block (Mooncake: 512, and so for every trace).
+	BlockTokens int `yaml:"blockTokens" range:"1..4096"`
 }
 
 // PrefillEngine: time = Base + PerToken x L + PerTokenSquared x L^2.
 type PrefillEngine struct {
-	Mode string        `yaml:"mode"` // queue: one prompt at a time, FIFO | delay: the paper's pure delay
-	Base time.Duration `yaml:"base"`
-	// PerTokenNs and PerTokenSquaredNs are in nanoseconds a token and a squared token.
-	PerTokenNs        float64 `yaml:"perTokenNs"`
-	PerTokenSquaredNs float64 `yaml:"perTokenSquaredNs"`
+	// queue: one prompt at a time, first come first served; delay: any number at once, the paper's pure delay.
+	Mode string `yaml:"mode" enum:"queue|delay" default:"from compute"`
+	// Time of a prompt whatever its length.
+	Base time.Duration `yaml:"base" range:"0s..1h" default:"from compute"`
+	// Nanoseconds a token.
+	PerTokenNs float64 `yaml:"perTokenNs" range:"0..1000000000" default:"from compute"`
+	// Nanoseconds a squared token.
+	PerTokenSquaredNs float64 `yaml:"perTokenSquaredNs" range:"0..1000000" default:"from compute"`
 }
 
 // DecodeEngine: one iteration of a batch of b sequences holding S tokens of
 // context takes Base + PerSequence x b + PerContextToken x S.
 type DecodeEngine struct {
-	MaxBatch          int           `yaml:"maxBatch"` // beta_max, 1..4096
-	Memory            Bytes         `yaml:"memory"`   // KV memory of an instance
-	MinFree           Bytes         `yaml:"minFree"`  // m_min of Algorithm 1
-	Base              time.Duration `yaml:"base"`
-	PerSequence       time.Duration `yaml:"perSequence"`
-	PerContextTokenNs float64       `yaml:"perContextTokenNs"`
+	// Most sequences of a batch: beta_max of Algorithm 1.
+	MaxBatch int `yaml:"maxBatch" range:"1..4096"`
+	// KV memory of an instance.
+	Memory Bytes `yaml:"memory" range:"1MB..100TB"`
+	// Memory that a decision leaves free: m_min of Algorithm 1.
+	MinFree Bytes `yaml:"minFree" range:"0B..100TB"`
+	// Time of an iteration whatever the batch.
+	Base time.Duration `yaml:"base" range:"0s..1m" default:"from compute"`
+	// Time a sequence adds.
+	PerSequence time.Duration `yaml:"perSequence" range:"0s..1m" default:"from compute"`
+	// Nanoseconds a token of context adds.
+	PerContextTokenNs float64 `yaml:"perContextTokenNs" range:"0..1000000000" default:"from compute"`
 }
 
 // Workload is what arrives. Exactly one of Synthetic, Trace and Flows is set,
 // as Kind says.
 type Workload struct {
-	Kind      string     `yaml:"kind"` // synthetic | trace | flows
+	// Which of the three sections holds: the one that is given, else synthetic.
+	Kind string `yaml:"kind" enum:"synthetic|trace|flows"`
+	// Requests drawn from distributions.
 	Synthetic *Synthetic `yaml:"synthetic,omitempty"`
-	Trace     *Trace     `yaml:"trace,omitempty"`
-	Flows     *Flows     `yaml:"flows,omitempty"`
+	// Requests replayed from a file.
+	Trace *Trace `yaml:"trace,omitempty"`
+	// Explicit transfers, without any engine or policy.
+	Flows *Flows `yaml:"flows,omitempty"`
 }
 
-// Synthetic generates requests. Profile (chatbot | rag | long-context) fills
-// the fields that a file leaves out.
+// Synthetic generates requests. Profile fills the fields that a file leaves out.
 type Synthetic struct {
-	Profile  string `yaml:"profile,omitempty"`
-	Requests int    `yaml:"requests"` // 1..1000000
-	// Rate is the mean arrival rate of the whole cluster, in requests a second.
-	Rate     float64 `yaml:"rate"`
-	Arrivals string  `yaml:"arrivals"` // poisson | bursty
-	// Burstiness is the squared coefficient of variation of the gaps when
-	// bursty (gamma-distributed gaps); 1 is Poisson.
-	Burstiness float64      `yaml:"burstiness,omitempty"`
-	Prompt     LengthTokens `yaml:"prompt"`
-	Output     LengthTokens `yaml:"output"`
-	Prefix     Prefix       `yaml:"prefix"`
+	// The lengths and prefix sharing to start from. The figures are this project's (the NetKV paper does not give its own).
+	Profile string `yaml:"profile,omitempty" enum:"@profiles"`
+	// How many requests a trial has.
+	Requests int `yaml:"requests" range:"1..1000000"`
+	// Mean arrival rate of the whole cluster.
+	Rate float64 `yaml:"rate" range:"0.0001/s..100000/s" unit:"perSecond"`
+	// poisson: exponential gaps; bursty: gamma-distributed gaps.
+	Arrivals string `yaml:"arrivals" enum:"poisson|bursty"`
+	// Squared coefficient of variation of the gaps when bursty; 1 is Poisson. Default 4 when bursty.
+	Burstiness float64 `yaml:"burstiness,omitempty" range:"0.01..1000" default:"4 when bursty"`
+	// Prompt length.
+	Prompt LengthTokens `yaml:"prompt"`
+	// Output length.
+	Output LengthTokens `yaml:"output"`
+	// Sharing of prompt prefixes.
+	Prefix Prefix `yaml:"prefix"`
 }
 
 // LengthTokens is a log-normal length with the given mean, cut to [Min, Max].
 type LengthTokens struct {
-	Mean  float64 `yaml:"mean"`
-	Sigma float64 `yaml:"sigma"` // of the logarithm; 0 is constant
-	Min   int     `yaml:"min"`
-	Max   int     `yaml:"max"`
+	// Mean in tokens, before the cut.
+	Mean float64 `yaml:"mean" range:"1..10000000" default:"from profile"`
+	// Standard deviation of the logarithm; 0 makes all lengths equal.
+	Sigma float64 `yaml:"sigma" range:"0..4" default:"from profile"`
+	// Least length in tokens.
+	Min int `yaml:"min" range:"1..10000000" default:"from profile"`
+	// Greatest length in tokens.
+	Max int `yaml:"max" range:"1..10000000" default:"from profile"`
 }
 
 // Prefix sharing: a Share of the requests begins with one of Groups common
 // prefixes that covers Fraction of its prompt.
 type Prefix struct {
-	Share    float64 `yaml:"share"`    // 0..1
-	Groups   int     `yaml:"groups"`   // >= 1 when Share > 0
-	Fraction float64 `yaml:"fraction"` // 0..1
+	// Share of the requests that begin with a common prefix.
+	Share float64 `yaml:"share" range:"0..1" default:"from profile"`
+	// Number of common prefixes; at least 1 when share is above 0.
+	Groups int `yaml:"groups" range:"0..1000000" default:"from profile"`
+	// Part of the prompt that the prefix covers.
+	Fraction float64 `yaml:"fraction" range:"0..1" default:"from profile"`
 }
 
 // Trace replays a file in Mooncake's JSONL format: timestamp (ms),
 // input_length, output_length, hash_ids (a block of 512 tokens each).
 type Trace struct {
-	File string `yaml:"file"` // relative to the scenario file
-	// RateScale divides the gaps: 2 replays twice as fast.
-	RateScale   float64       `yaml:"rateScale"`
-	Start       time.Duration `yaml:"start"`       // window, in trace time
-	Length      time.Duration `yaml:"length"`      // 0: to the end
-	MaxRequests int           `yaml:"maxRequests"` // 0: all
-	// Spread moves each arrival forward by a seeded uniform draw in [0, Spread):
-	// Mooncake's conversation trace has 3 s ticks. In trace time.
-	Spread       time.Duration `yaml:"spread"`
-	SkipBadLines bool          `yaml:"skipBadLines"`
+	// The trace, relative to the scenario file (to the current folder for an embedded scenario).
+	File string `yaml:"file" required:"true"`
+	// Divides the gaps: 2 replays twice as fast.
+	RateScale float64 `yaml:"rateScale" range:"0.001..1000"`
+	// Start of the window, in trace time.
+	Start time.Duration `yaml:"start" range:"0s..10000h"`
+	// Length of the window, in trace time; 0s: to the end.
+	Length time.Duration `yaml:"length" range:"0s..10000h"`
+	// Most requests taken; 0: all.
+	MaxRequests int `yaml:"maxRequests" range:"0..10000000"`
+	// Moves each arrival forward by a seeded uniform draw in [0, spread), in trace time: Mooncake's conversation trace has 3 s ticks.
+	Spread time.Duration `yaml:"spread" range:"0s..1h"`
+	// Skip and count lines that do not parse, instead of refusing the file.
+	SkipBadLines bool `yaml:"skipBadLines"`
 }
 
 // Flows replays explicit transfers with no engine model around them.
 type Flows struct {
-	List []Flow `yaml:"list,omitempty"`
-	File string `yaml:"file,omitempty"` // JSONL of the same records, relative to the scenario file
+	// The transfers.
+	List []Flow `yaml:"list,omitempty" items:"0..100000"`
+	// JSONL of further transfers with the keys start_s, from, to, bytes, via; relative to the scenario file.
+	File string `yaml:"file,omitempty"`
 }
 
-// Flow is one transfer. Its path, if given, lists the switches it crosses in
-// order (tor0-0, agg0-1, core1-0, ...); source ports are chosen so that the
-// kernel routes it so.
+// Flow is one transfer. In JSON, Start is the key start_s, in seconds: see ParseFlows.
 type Flow struct {
-	Start time.Duration `yaml:"start" json:"-"`
-	From  string        `yaml:"from" json:"from"` // instance name: p0, d3, i7
-	To    string        `yaml:"to" json:"to"`
-	Bytes Bytes         `yaml:"bytes" json:"bytes"`
-	Via   []string      `yaml:"via,omitempty" json:"via,omitempty"`
+	// When it starts, from the trial's start.
+	Start time.Duration `yaml:"start" json:"-" range:"0s..10000h"`
+	// The sending instance by name: p0, d3, i7 (prefill, decode, idle; numbered within the role).
+	From string `yaml:"from" json:"from" required:"true"`
+	// The receiving instance.
+	To string `yaml:"to" json:"to" required:"true"`
+	// Payload.
+	Bytes Bytes `yaml:"bytes" json:"bytes" range:"1B..1000TB" required:"true"`
+	// The switches crossed, in order (tor0-0, agg0-1, core1-0, ...); source ports are chosen so that the kernel routes it so. Left out: any path.
+	Via []string `yaml:"via,omitempty" json:"via,omitempty" items:"1..5"`
 }
 
 // Transfer is how a KV cache crosses the network.
 type Transfer struct {
-	Streams           int           `yaml:"streams"`            // TCP connections; default one a TP rank; 1..64
-	Chunk             Bytes         `yaml:"chunkEmulated"`      // bytes a write; default 64KiB
-	Setup             time.Duration `yaml:"setup"`              // fixed overhead before the first byte
-	Mode              string        `yaml:"mode"`               // push | pull
-	Overlap           string        `yaml:"overlap"`            // none | chunk | layer
-	OverlapChunk      int           `yaml:"overlapChunkTokens"` // tokens a piece when overlap is chunk
-	DSCP              int           `yaml:"dscp"`               // 0..63
-	CongestionControl string        `yaml:"congestionControl"`  // cubic | reno | bbr | dctcp | ...
-	Paths             string        `yaml:"paths"`              // random | sticky | fresh
-	Integrity         bool          `yaml:"integrity"`          // checksum every payload
-	Timeout           time.Duration `yaml:"timeout"`            // of one transfer; then it fails
-	Retries           int           `yaml:"retries"`            // further attempts elsewhere; 0..10
+	// TCP connections of a transfer.
+	Streams int `yaml:"streams" range:"1..64" default:"model.tensorParallel"`
+	// Bytes of a write; an emulated size, it does not shrink with the scale.
+	Chunk Bytes `yaml:"chunkEmulated" range:"1KiB..16MiB"`
+	// Fixed overhead before the first byte.
+	Setup time.Duration `yaml:"setup" range:"0s..10m"`
+	// Which side starts the bytes: push (prefill sends) or pull (decode asks for them).
+	Mode string `yaml:"mode" enum:"push|pull"`
+	// Overlap with prefill: none (after it), chunk (pieces of overlapChunkTokens) or layer (a piece a layer).
+	Overlap string `yaml:"overlap" enum:"none|chunk|layer"`
+	// Tokens of a piece when overlap is chunk.
+	OverlapChunk int `yaml:"overlapChunkTokens" range:"1..1000000"`
+	// DSCP mark of KV traffic, not the background's.
+	DSCP int `yaml:"dscp" range:"0..63"`
+	// TCP congestion control, set per socket: cubic, reno, bbr, dctcp or what else the kernel offers.
+	CongestionControl string `yaml:"congestionControl" pattern:"^[a-z][a-z0-9_-]{0,14}$" patternDoc:"a kernel's name of a congestion control, such as cubic, reno, bbr or dctcp"`
+	// Equal-cost path of a stream: random (one draw a stream, the paper's ECMP), sticky (one a pair, as a persistent RDMA queue pair) or fresh (dialled anew).
+	Paths string `yaml:"paths" enum:"random|sticky|fresh"`
+	// Checksum every payload.
+	Integrity bool `yaml:"integrity"`
+	// Time after which a transfer has failed.
+	Timeout time.Duration `yaml:"timeout" range:"1ms..24h"`
+	// Further attempts elsewhere after a failure.
+	Retries int `yaml:"retries" range:"0..10"`
 }
 
 // Background is traffic of other tenants between hosts that do not serve.
 type Background struct {
+	// Target shares of link capacity; 0 everywhere is no background.
 	Utilization TierUtilization `yaml:"utilization"`
-	Kind        string          `yaml:"kind"` // udp (constant) | tcp (bulk, paced to the share) | tcp-onoff
-	DSCP        int             `yaml:"dscp"` // 0..63, not the transfers'
+	// udp (constant), tcp (bulk, paced to the share) or tcp-onoff (bursts).
+	Kind string `yaml:"kind" enum:"udp|tcp|tcp-onoff"`
+	// DSCP mark, not the transfers'.
+	DSCP int `yaml:"dscp" range:"0..63"`
 }
 
 // TierUtilization is the target share of link capacity, 0..0.95.
 type TierUtilization struct {
-	Tier2 float64 `yaml:"tier2"` // of rack uplinks
-	Tier3 float64 `yaml:"tier3"` // of core links
+	// Of rack uplinks.
+	Tier2 float64 `yaml:"tier2" range:"0..0.95"`
+	// Of core links.
+	Tier3 float64 `yaml:"tier3" range:"0..0.95"`
 }
 
 // Enabled reports whether any background traffic is asked for.
 func (b Background) Enabled() bool { return b.Utilization.Tier2 > 0 || b.Utilization.Tier3 > 0 }
 
-// Oracle is the operator-to-scheduler interface of the notes: four maps.
+// Oracle is the operator-to-scheduler interface of the NetKV paper: four maps.
 // The static three come from Topology; congestion is measured.
 type Oracle struct {
-	Refresh     time.Duration `yaml:"refresh"`     // delta_oracle
-	Staleness   time.Duration `yaml:"staleness"`   // further delay before a sample is seen
-	Noise       float64       `yaml:"noise"`       // standard deviation added to each congestion value, 0..1
-	Loss        float64       `yaml:"loss"`        // probability that a sample is lost, 0..1
-	Separation  string        `yaml:"separation"`  // dscp: own KV traffic is excluded | none: n = 0, c holds everything
-	InFlightCap int           `yaml:"inFlightCap"` // cap of n, default 16
+	// Period of the congestion samples: delta_oracle.
+	Refresh time.Duration `yaml:"refresh" range:"10ms..24h"`
+	// Further delay before a sample is seen.
+	Staleness time.Duration `yaml:"staleness" range:"0s..24h"`
+	// Standard deviation added to each congestion value.
+	Noise float64 `yaml:"noise" range:"0..1"`
+	// Probability that a sample is lost.
+	Loss float64 `yaml:"loss" range:"0..1"`
+	// dscp: own KV traffic is left out of congestion; none: n is 0 and congestion holds everything.
+	Separation string `yaml:"separation" enum:"dscp|none"`
+	// Cap of the in-flight count n.
+	InFlightCap int `yaml:"inFlightCap" range:"1..1024"`
 }
 
 // Policy is a scheduling policy by name, with weights where it has any. In YAML a bare
 // name is enough.
 type Policy struct {
-	Name string `yaml:"name"`
-	// Label tells two variants of one policy apart in results; default the name.
-	Label       string  `yaml:"label,omitempty"`
-	CacheWeight float64 `yaml:"cacheWeight,omitempty"` // cla
-	LoadWeight  float64 `yaml:"loadWeight,omitempty"`  // cla
+	// One of the policies listed under Policies below.
+	Name string `yaml:"name" enum:"@policies" required:"true"`
+	// Tells two variants of one policy apart in results. Default: the name.
+	Label string `yaml:"label,omitempty" pattern:"^[A-Za-z0-9*][A-Za-z0-9*._=+-]{0,39}$" patternDoc:"1..40 of letters, digits and * . _ = + -" default:"the name"`
+	// Weight of the prefix hit; cla and cla* only.
+	CacheWeight float64 `yaml:"cacheWeight,omitempty" range:"0..1000" default:"1 for cla"`
+	// Weight of the load; cla and cla* only.
+	LoadWeight float64 `yaml:"loadWeight,omitempty" range:"0..1000" default:"1 for cla"`
 }
 
 // SLO are the thresholds that attainment counts.
 type SLO struct {
-	TTFT time.Duration `yaml:"ttft"`
-	TBT  time.Duration `yaml:"tbt"`
+	// Time to first token.
+	TTFT time.Duration `yaml:"ttft" range:"1ms..24h"`
+	// Mean time between tokens.
+	TBT time.Duration `yaml:"tbt" range:"10us..1h"`
 }
 
 // Scale maps the paper's cluster onto this host.
 type Scale struct {
-	// Rate S divides link rates and byte counts alike; 0 means auto.
-	Rate float64 `yaml:"rate"`
-	// Time T stretches the clock: emulated seconds = T x paper seconds, link
-	// rates are divided by T again. Not neutral when below 1.
-	Time float64 `yaml:"time"`
+	// S divides link rates and byte counts alike; auto lets netkvlab choose by what the host carries.
+	Rate float64 `yaml:"rate" range:"1..100000" auto:"true"`
+	// T stretches the clock: emulated seconds = T x paper seconds, and link rates are divided by T again. Not neutral below 1.
+	Time float64 `yaml:"time" range:"0.1..100"`
 }
 
 // Limits end a run by themselves.
 type Limits struct {
-	// Drain is how long after the last arrival requests may take, in paper time.
-	Drain time.Duration `yaml:"drain"`
+	// How long after the last arrival requests may take, in paper time.
+	Drain time.Duration `yaml:"drain" range:"1s..24h"`
 }

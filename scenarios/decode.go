@@ -1,0 +1,199 @@
+package scenarios
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxValues bounds the values of one file, counted each time an alias repeats
+// them: what keeps a few lines of nested aliases from filling the memory.
+const maxValues = 1_000_000
+
+// decoder fills a Scenario that already holds the defaults from a YAML tree.
+// It checks keys, types and units; ranges and relations come later.
+type decoder struct {
+	*faults
+	left int // values that may still be read
+}
+
+// decode reads n into v, a value of the field's type.
+func (d *decoder) decode(f *field, n *yaml.Node, v reflect.Value, path string) {
+	line := n.Line
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	if d.left--; d.left < 0 {
+		if d.left == -1 {
+			d.addAt(line, path, "more than %d values, counting those repeated by aliases", maxValues)
+		}
+		return
+	}
+	d.nodes[path] = &yaml.Node{Line: line, Kind: n.Kind, Value: n.Value}
+	switch f.kind {
+	case kindSection:
+		d.section(f, n, v, path)
+	case kindList:
+		d.list(f, n, v, path)
+	default:
+		d.scalar(f, n, v, path)
+	}
+}
+
+func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		v = v.Elem()
+	}
+	if isNull(n) {
+		return // a section whose keys are all commented out
+	}
+	if f.bare != "" && n.Kind == yaml.ScalarNode {
+		c := f.child(f.bare)
+		d.decode(c, n, c.at(v), joinPath(path, c.key))
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.addf(path, "must be a mapping of keys (%s), got %s", strings.Join(f.keys(), ", "), describe(n))
+		return
+	}
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		c := d.key(f, key, seen, path)
+		if c != nil {
+			d.decode(c, value, c.at(v), joinPath(path, c.key))
+		}
+	}
+}
+
+// key finds the field a mapping key names, and reports it when unknown or given twice.
+func (d *decoder) key(f *field, key *yaml.Node, seen map[string]int, path string) *field {
+	if key.Kind == yaml.AliasNode && key.Alias != nil {
+		key = &yaml.Node{Kind: key.Alias.Kind, Value: key.Alias.Value, Line: key.Line}
+	}
+	switch {
+	case key.Kind != yaml.ScalarNode:
+		d.addAt(key.Line, path, "a key must be a plain word, got %s", describe(key))
+		return nil
+	case key.Value == "<<":
+		d.addAt(key.Line, path, "merge keys (<<) are not read; write the keys out")
+		return nil
+	}
+	c := f.child(key.Value)
+	if c == nil {
+		d.addAt(key.Line, path, "%s", notOneOf("unknown key", key.Value, f.keys()))
+		return nil
+	}
+	if first, twice := seen[key.Value]; twice {
+		d.addAt(key.Line, joinPath(path, key.Value), "given twice, first on line %d; keep one", first)
+		return nil
+	}
+	seen[key.Value] = key.Line
+	return c
+}
+
+func (d *decoder) list(f *field, n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		d.addf(path, "must be a list, such as [a, b], got %s", describe(n))
+		return
+	}
+	v.SetZero()
+	if f.most > 0 && len(n.Content) > f.most {
+		d.addf(path, "must have %d..%d items, got %d", f.least, f.most, len(n.Content))
+		return
+	}
+	if len(n.Content) == 0 {
+		return // the length is checked with the ranges
+	}
+	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
+	for i, item := range n.Content {
+		d.decode(f.elem, item, list.Index(i), fmt.Sprintf("%s[%d]", path, i))
+	}
+	v.Set(list)
+}
+
+func (d *decoder) scalar(f *field, n *yaml.Node, v reflect.Value, path string) {
+	switch {
+	case isNull(n):
+		d.addf(path, "has no value; give a %s or leave the key out", f.noun())
+		return
+	case n.Kind != yaml.ScalarNode:
+		d.addf(path, "must be a %s, got %s", f.noun(), describe(n))
+		return
+	}
+	tag := n.ShortTag()
+	if f.kind == kindText && tag != "!!str" {
+		d.addf(path, "must be a text, but YAML reads %s as %s; quote it: %s", clip(n.Value), tagNoun(tag), strconv.Quote(clip(n.Value)))
+		return
+	}
+	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	switch f.kind {
+	case kindText:
+		if bad := unprintable(n.Value); bad != "" {
+			d.addf(path, "holds the character %s, which a text may not", bad)
+			return
+		}
+	case kindInteger, kindSeed, kindNumber, kindFlag:
+		if quoted {
+			d.addf(path, "must be a %s, got the quoted text %q; drop the quotes", f.noun(), clip(n.Value))
+			return
+		}
+	}
+	if err := f.scan(n.Value, v); err != nil {
+		d.addf(path, "%v, got %s", err, clip(n.Value))
+	}
+}
+
+// unprintable returns the first character of a text that could not be written
+// back and read again for what it is, or "".
+func unprintable(text string) string {
+	for _, r := range text {
+		if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return fmt.Sprintf("%U", r)
+		}
+	}
+	return ""
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+func joinPath(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// describe says what a node is, for messages.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+		return fmt.Sprintf("%q", clip(n.Value))
+	default:
+		return "nothing"
+	}
+}
+
+func tagNoun(tag string) string {
+	switch tag {
+	case "!!int", "!!float":
+		return "a number"
+	case "!!bool":
+		return "true or false"
+	case "!!timestamp":
+		return "a date"
+	default:
+		return "something else (" + clip(tag) + ")"
+	}
+}

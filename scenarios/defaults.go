@@ -1,0 +1,149 @@
+package scenarios
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// The three kinds of workload.
+const (
+	KindSynthetic = "synthetic"
+	KindTrace     = "trace"
+	KindFlows     = "flows"
+)
+
+// choice is what decides which defaults hold.
+type choice struct{ model, engine, workload, profile string }
+
+// defaults is the scenario that a file is read over: the NetKV paper's 64-GPU cluster
+// under RAG load (see paper-64gpu.yaml). A choice that is empty or unknown
+// falls back to the first of its kind; the checks report the unknown.
+func defaults(c choice) *Scenario {
+	known := func(name string, names []string) string {
+		if slices.Contains(names, name) {
+			return name
+		}
+		return names[0]
+	}
+	s := &Scenario{
+		Topology:  defaultTopology(),
+		Placement: Placement{Unit: "rack", Pattern: []string{RolePrefill, RoleDecode}},
+		Model:     modelPreset(known(c.model, ModelNames())),
+		Engine:    enginePreset(known(c.engine, EngineNames())),
+		Workload:  Workload{Kind: known(c.workload, []string{KindSynthetic, KindTrace, KindFlows})},
+		Transfer: Transfer{
+			Chunk: 64 * kibi, Mode: "push", Overlap: "none", OverlapChunk: 2048, DSCP: 10,
+			CongestionControl: "cubic", Paths: "random", Timeout: 2 * time.Minute, Retries: 2,
+		},
+		Background: Background{Kind: "udp", DSCP: 8},
+		Oracle:     Oracle{Refresh: time.Second, Separation: "dscp", InFlightCap: 16},
+		Policies:   []Policy{{Name: "rr"}, {Name: "cla"}, {Name: "netkv-full"}},
+		Seeds:      []uint64{1},
+		SLO:        SLO{TTFT: 4 * time.Second, TBT: 100 * time.Millisecond},
+		Scale:      Scale{Time: 1},
+		Runtime:    "process",
+		Limits:     Limits{Drain: 2 * time.Minute},
+	}
+	switch s.Workload.Kind {
+	case KindTrace:
+		s.Workload.Trace = &Trace{RateScale: 1}
+	case KindFlows:
+		s.Workload.Flows = &Flows{}
+		s.Placement, s.Policies = Placement{}, nil
+	default:
+		synthetic := profile(known(c.profile, ProfileNames()))
+		s.Workload.Synthetic = &synthetic
+	}
+	return s
+}
+
+func defaultTopology() Topology {
+	return Topology{
+		Pods: 4, RacksPerPod: 2, ServersPerRack: 1, GPUsPerServer: 8,
+		AggsPerPod: 2, CoresPerAgg: 2,
+		NICsPerInstance: 1, NICRate: 100 * giga, NVLinkRate: 8 * 450 * giga,
+		Oversubscription: Oversubscription{Rack: 2, Pod: 4},
+		Latency: TierLatency{
+			Tier0: 1 * time.Microsecond, Tier1: 3 * time.Microsecond,
+			Tier2: 8 * time.Microsecond, Tier3: 15 * time.Microsecond,
+		},
+	}
+}
+
+// derive fills in what follows from other keys, once the file is read; rates
+// follow when the topology is known to be sound (rates.go).
+func (s *Scenario) derive(f *faults) {
+	s.derivePlacement(f)
+	s.deriveModel(f)
+	s.deriveWorkload(f)
+	if !f.given("transfer.streams") {
+		s.Transfer.Streams = s.Model.TensorParallel
+	}
+	s.derivePolicies(f)
+}
+
+// derivePlacement: lists replace the default pattern, and the other way round;
+// the half that a file names beside the other is a contradiction.
+func (s *Scenario) derivePlacement(f *faults) {
+	listed := f.given("placement.prefill") || f.given("placement.decode")
+	patterned := f.given("placement.unit") || f.given("placement.pattern")
+	switch {
+	case listed && patterned:
+		f.addf("placement", "gives both unit or pattern and lists of instances; keep one of the two ways")
+	case listed:
+		s.Placement.Unit, s.Placement.Pattern = "", nil
+	case patterned && s.Workload.Kind == KindFlows:
+		s.Placement.Unit = cmp.Or(s.Placement.Unit, "rack")
+		if s.Placement.Pattern == nil {
+			s.Placement.Pattern = []string{RolePrefill, RoleDecode}
+		}
+	}
+}
+
+func (s *Scenario) deriveModel(f *faults) {
+	m := &s.Model
+	if f.given("model.latentDim") && m.LatentDim > 0 && !f.given("model.kvHeads") && !f.given("model.headDim") {
+		m.KVHeads, m.HeadDim = 0, 0 // the preset's heads give way to a latent vector
+	}
+	if (f.given("model.kvHeads") || f.given("model.headDim")) && m.KVHeads > 0 && !f.given("model.latentDim") {
+		m.LatentDim = 0
+	}
+	const bytes, dtype = "model.bytesPerElement", "model.kvDtype"
+	switch {
+	case !f.given(bytes) || f.overruled(bytes, dtype):
+		m.BytesPerElement = cmp.Or(bytesOf(m.KVDtype), 2)
+	case !f.given(dtype) || f.overruled(dtype, bytes):
+		m.KVDtype = dtypeOf(m.BytesPerElement)
+	}
+}
+
+func (s *Scenario) deriveWorkload(f *faults) {
+	syn := s.Workload.Synthetic
+	if syn == nil || f.given("workload.synthetic.burstiness") {
+		return
+	}
+	if syn.Arrivals == "bursty" {
+		syn.Burstiness = 4
+	}
+}
+
+// derivePolicies: cla's weights default to 1 and 1; cla* has none of its own,
+// they come from tuning.
+func (s *Scenario) derivePolicies(f *faults) {
+	for i := range s.Policies {
+		p, path := &s.Policies[i], indexPath("policies", i)
+		if p.Label == "" && !f.given(path+".label") {
+			p.Label = p.Name
+		}
+		if p.Name != "cla" {
+			continue
+		}
+		if !f.given(path + ".cacheWeight") {
+			p.CacheWeight = 1
+		}
+		if !f.given(path + ".loadWeight") {
+			p.LoadWeight = 1
+		}
+	}
+}

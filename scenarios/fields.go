@@ -1,0 +1,225 @@
+package scenarios
+
+import (
+	_ "embed" // the doc comments of scenario.go are the descriptions of the keys
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed scenario.go
+var scenarioSource string
+
+// kind is what a value is in YAML.
+type kind int
+
+const (
+	kindText kind = iota
+	kindFlag
+	kindInteger
+	kindSeed // an unsigned 64-bit integer
+	kindNumber
+	kindBytes
+	kindRate
+	kindDuration
+	kindPerSecond
+	kindList
+	kindSection
+)
+
+// field describes one key, or one kind of element of a list: everything that
+// the decoder, the checks, the schema and the reference page know of it.
+type field struct {
+	key     string
+	index   int // of the struct field
+	typ     reflect.Type
+	kind    kind
+	fields  []*field // of a section
+	elem    *field   // of a list
+	doc     string
+	enum    []string
+	pattern *regexp.Regexp
+	// patternDoc says the pattern in words.
+	patternDoc string
+	// rangeText is the range as written in the tag, such as 1..64 or 1MB..100TB.
+	rangeText string
+	// lo and hi hold the range: whole numbers as int64, numbers as float64.
+	lo, hi reflect.Value
+	// least and most bound the length of a list; most 0 is no bound.
+	least, most int
+	auto        bool   // 0 is spelled auto
+	optional    bool   // left out when zero
+	bare        string // a section of which a bare scalar gives this key
+	defaultDoc  string // where the default is no constant
+	required    bool   // has no default
+	derived     bool   // filled in from other keys when 0, and checked there
+}
+
+// root is the tree of all keys. It is built once and never changes.
+var root = sync.OnceValue(func() *field {
+	f := &field{typ: reflect.TypeFor[Scenario](), kind: kindSection}
+	f.fields = sectionFields(f.typ, sourceComments(scenarioSource))
+	return f
+})
+
+var unitTypes = map[reflect.Type]kind{
+	reflect.TypeFor[Bytes]():         kindBytes,
+	reflect.TypeFor[BitsPerSecond](): kindRate,
+	reflect.TypeFor[time.Duration](): kindDuration,
+}
+
+func sectionFields(t reflect.Type, comments map[string]string) []*field {
+	var list []*field
+	for i := range t.NumField() {
+		sf := t.Field(i)
+		key, options, _ := strings.Cut(sf.Tag.Get("yaml"), ",")
+		if key == "-" {
+			continue
+		}
+		f := newField(sf.Type, sf.Tag, comments)
+		f.key, f.index = key, i
+		f.doc = comments[t.Name()+"."+sf.Name]
+		f.optional = options == "omitempty"
+		list = append(list, f)
+	}
+	return list
+}
+
+func newField(t reflect.Type, tag reflect.StructTag, comments map[string]string) *field {
+	f := &field{typ: t, auto: tag.Get("auto") != "", defaultDoc: tag.Get("default"), derived: tag.Get("derived") != "", required: tag.Get("required") != ""}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	unit, isUnit := unitTypes[t]
+	switch {
+	case isUnit:
+		f.kind = unit
+	case tag.Get("unit") == "perSecond":
+		f.kind = kindPerSecond
+	case t.Kind() == reflect.Struct:
+		f.kind, f.fields = kindSection, sectionFields(t, comments)
+		if t == reflect.TypeFor[Policy]() {
+			f.bare = "name"
+		}
+	case t.Kind() == reflect.Slice:
+		f.kind, f.elem = kindList, newField(t.Elem(), tag, comments)
+		least, most, _ := strings.Cut(tag.Get("items"), "..")
+		f.least, _ = strconv.Atoi(least)
+		f.most, _ = strconv.Atoi(most)
+		return f
+	case t.Kind() == reflect.Bool:
+		f.kind = kindFlag
+	case t.Kind() == reflect.Uint64:
+		f.kind = kindSeed
+	case t.Kind() == reflect.Int:
+		f.kind = kindInteger
+	case t.Kind() == reflect.Float64:
+		f.kind = kindNumber
+	}
+	f.readTag(tag)
+	return f
+}
+
+// enumSets are the word lists that have tables of their own.
+func enumSets() map[string][]string {
+	return map[string][]string{
+		"@models": ModelNames(), "@engines": EngineNames(), "@profiles": ProfileNames(), "@policies": PolicyNames(),
+	}
+}
+
+func (f *field) readTag(tag reflect.StructTag) {
+	if words := tag.Get("enum"); strings.HasPrefix(words, "@") {
+		f.enum = enumSets()[words]
+	} else if words != "" {
+		f.enum = strings.Split(words, "|")
+	}
+	if p := tag.Get("pattern"); p != "" {
+		f.pattern, f.patternDoc = regexp.MustCompile(p), tag.Get("patternDoc")
+	}
+	f.rangeText = tag.Get("range")
+	if f.rangeText == "" {
+		return
+	}
+	lo, hi, _ := strings.Cut(f.rangeText, "..")
+	f.lo, f.hi = f.mustScan(lo), f.mustScan(hi)
+}
+
+// mustScan reads a bound of a range tag. A tag that does not read is a fault of
+// this package that its first test meets.
+func (f *field) mustScan(text string) reflect.Value {
+	v := reflect.New(f.typ).Elem()
+	if err := f.scan(text, v); err != nil {
+		panic(fmt.Sprintf("range tag %q: %v", f.rangeText, err))
+	}
+	return v
+}
+
+// child returns the key of a section, or nil.
+func (f *field) child(key string) *field {
+	for _, c := range f.fields {
+		if c.key == key {
+			return c
+		}
+	}
+	return nil
+}
+
+func (f *field) keys() []string {
+	var list []string
+	for _, c := range f.fields {
+		list = append(list, c.key)
+	}
+	return list
+}
+
+// at returns the child's value in a section's value, following the pointer of
+// an optional section; the result is invalid where that section is not set.
+func (f *field) at(section reflect.Value) reflect.Value {
+	if section.Kind() == reflect.Pointer {
+		section = section.Elem()
+	}
+	if !section.IsValid() {
+		return section
+	}
+	return section.Field(f.index)
+}
+
+// sourceComments reads the doc comments of struct fields ("Topology.Pods") and
+// types ("Topology") from Go source, each as one line. The descriptions that
+// users see are thereby the ones that programmers see.
+func sourceComments(source string) map[string]string {
+	comments := map[string]string{}
+	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", source, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return comments // the source was compiled, so this cannot be; without comments only descriptions are missing
+	}
+	for _, decl := range file.Decls {
+		gen, ok := decl.(*ast.GenDecl)
+		if !ok || gen.Tok != token.TYPE {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			ts := spec.(*ast.TypeSpec)
+			comments[ts.Name.Name] = oneLine(gen.Doc.Text())
+			st, ok := ts.Type.(*ast.StructType)
+			if !ok {
+				continue
+			}
+			for _, sf := range st.Fields.List {
+				for _, name := range sf.Names {
+					comments[ts.Name.Name+"."+name.Name] = oneLine(sf.Doc.Text())
+				}
+			}
+		}
+	}
+	return comments
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -1,0 +1,103 @@
+package scenarios
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+)
+
+// maxFlowLine bounds a line of a flow file.
+const maxFlowLine = 1 << 20
+
+// ParseFlows reads explicit transfers as JSONL, one object a line with the keys
+// start_s (seconds from the trial's start), from, to, bytes, and optionally
+// via (a list of switches). Blank lines are skipped, unknown keys refused. All
+// faults are reported, each as an *Error with its line. Whether the instances
+// exist only the scenario knows: see ReadFlows.
+func ParseFlows(filename string, r io.Reader) ([]Flow, error) {
+	flows, _, err := parseFlows(filename, r)
+	return flows, err
+}
+
+// parseFlows also returns the line of each flow.
+func parseFlows(filename string, r io.Reader) ([]Flow, []int, error) {
+	f := &faults{file: filename}
+	var flows []Flow
+	var lines []int
+	sc := bufio.NewScanner(r)
+	sc.Buffer(nil, maxFlowLine)
+	line := 0
+	for sc.Scan() {
+		line++
+		text := bytes.TrimSpace(bytes.TrimPrefix(sc.Bytes(), []byte("\xef\xbb\xbf")))
+		if len(text) == 0 {
+			continue
+		}
+		flow, err := parseFlow(text)
+		if err != nil {
+			f.addAt(line, "", "%v", err)
+			continue
+		}
+		flows, lines = append(flows, flow), append(lines, line)
+	}
+	switch err := sc.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		f.addAt(line+1, "", "line is longer than %d bytes", maxFlowLine)
+	case err != nil:
+		return nil, nil, fmt.Errorf("read flows %s: %w", filename, err)
+	}
+	if err := f.join(); err != nil {
+		return nil, nil, err
+	}
+	return flows, lines, nil
+}
+
+func parseFlow(text []byte) (Flow, error) {
+	var row struct {
+		Start *float64 `json:"start_s"`
+		Flow
+	}
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&row); err != nil {
+		return Flow{}, fmt.Errorf("not a flow (keys: start_s, from, to, bytes, via): %w", err)
+	}
+	if dec.More() {
+		return Flow{}, errors.New("more than one object on the line")
+	}
+	most := root().child("workload").child("flows").child("list").elem.child("start").hi.Int()
+	switch {
+	case row.Start == nil:
+		return Flow{}, errors.New("start_s is missing")
+	case *row.Start < 0 || *row.Start > time.Duration(most).Seconds():
+		return Flow{}, fmt.Errorf("start_s must be 0..%v seconds, got %v", time.Duration(most).Seconds(), *row.Start)
+	case row.From == "" || row.To == "":
+		return Flow{}, errors.New("from and to must name instances")
+	case row.Bytes < 1:
+		return Flow{}, fmt.Errorf("bytes must be at least 1, got %d", int64(row.Bytes))
+	}
+	row.Flow.Start = time.Duration(math.Round(*row.Start * float64(time.Second)))
+	return row.Flow, nil
+}
+
+// ReadFlows reads a flow file and checks its instances and switches against the
+// scenario's cluster; every fault names its line.
+func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
+	flows, lines, err := parseFlows(filename, r)
+	if err != nil {
+		return nil, err
+	}
+	f := &faults{file: filename}
+	names := s.InstanceNames()
+	for i, flow := range flows {
+		for _, problem := range flow.problems(names) {
+			f.addAt(lines[i], problem.key, "%s", problem.msg)
+		}
+	}
+	return flows, f.join()
+}

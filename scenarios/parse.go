@@ -1,0 +1,208 @@
+package scenarios
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxFile bounds a scenario file; the longest sensible one, with ten thousand
+// flows written out, has about 1 MB.
+const maxFile = 8 << 20
+
+// Load reads a scenario: ref is a path, or the name of an embedded scenario
+// (see Names). A ref without a separator or extension is a name first; if the
+// library has none such, a path. File names inside become absolute. Settings
+// override keys, each like "topology.pods=2" with the value in YAML; they are
+// checked like the file. All faults are reported at once, see Error.
+func Load(ref string, settings ...string) (*Scenario, error) {
+	data, ok := Embedded(ref)
+	filename := ref + ".yaml"
+	if !ok {
+		filename = ref
+		var err error
+		if data, err = readFile(ref); err != nil {
+			return nil, err
+		}
+	}
+	s, err := parse(filename, data, settings)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		s.Dir = "." // an embedded scenario names the user's files
+	}
+	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
+		return nil, fmt.Errorf("folder of scenario %s: %w", ref, err)
+	}
+	if s.Workload.Trace != nil {
+		s.Workload.Trace.File = s.Resolve(s.Workload.Trace.File)
+	}
+	if s.Workload.Flows != nil {
+		s.Workload.Flows.File = s.Resolve(s.Workload.Flows.File)
+	}
+	return s, nil
+}
+
+// readFile reads a file of at most maxFile bytes. For a name that is no file
+// the error lists the embedded scenarios.
+func readFile(ref string) ([]byte, error) {
+	file, err := os.Open(ref)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, &Error{File: ref, Msg: "no such file, and " + notOneOf("no embedded scenario", ref, Names())}
+	case err != nil:
+		return nil, fmt.Errorf("read scenario: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read scenario: %w", err)
+	}
+	return data, nil
+}
+
+// Parse reads a scenario from memory. filename is what errors call it, where
+// its relative file names start, and the name's default.
+func Parse(filename string, data []byte) (*Scenario, error) {
+	return parse(filename, data, nil)
+}
+
+func parse(filename string, data []byte, settings []string) (*Scenario, error) {
+	f := &faults{file: filename, nodes: map[string]*yaml.Node{}}
+	tree := readTree(f, data)
+	for i, setting := range settings {
+		if tree != nil {
+			applySetting(f, tree, setting, i)
+		}
+	}
+	if err := f.join(); err != nil {
+		return nil, err
+	}
+	s := defaults(choose(tree))
+	s.Dir = filepath.Dir(filename)
+	d := &decoder{faults: f, left: maxValues}
+	d.decode(root(), tree, reflect.ValueOf(s).Elem(), "")
+	s.deriveName(f, filename)
+	s.derive(f)
+	s.check(f, true)
+	if err := f.join(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// readTree parses the one YAML document of a file; nil when there is none.
+func readTree(f *faults, data []byte) *yaml.Node {
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	switch {
+	case len(data) > maxFile:
+		f.addAt(0, "", "is larger than %d bytes, so it is no scenario", maxFile)
+		return nil
+	case !utf8.Valid(data):
+		f.addAt(0, "", "is not UTF-8 text")
+		return nil
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	if err := dec.Decode(&doc); errors.Is(err, io.EOF) || err == nil && len(doc.Content) == 1 && isNull(doc.Content[0]) {
+		f.addAt(1, "", "is empty; a scenario needs at least one key, such as name: (see the embedded scenarios: %s)", strings.Join(Names(), ", "))
+		return nil
+	} else if err != nil {
+		f.addSyntax(err, data)
+		return nil
+	}
+	switch err := dec.Decode(&second); {
+	case err == nil:
+		f.addAt(second.Line, "", "holds a second YAML document; a file holds one scenario")
+	case !errors.Is(err, io.EOF):
+		f.addSyntax(err, data)
+	}
+	if len(doc.Content) != 1 {
+		f.addAt(1, "", "is no YAML document")
+		return nil
+	}
+	return doc.Content[0]
+}
+
+// yamlLine is how the YAML library says where.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
+
+func (f *faults) addSyntax(err error, data []byte) {
+	msg, line := err.Error(), 1
+	if m := yamlLine.FindStringSubmatch(msg); m != nil {
+		msg = msg[len(m[0]):]
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line = n
+		}
+	}
+	if at := tabLine(data); strings.Contains(msg, "cannot start any token") && at > 0 {
+		line, msg = at, "a line is indented with a tab; YAML wants spaces"
+	}
+	f.addAt(line, "", "not YAML: %s", msg)
+}
+
+// tabLine is the first line that starts with a tab or spaces and a tab, or 0.
+func tabLine(data []byte) int {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if bytes.HasPrefix(bytes.TrimLeft(line, " "), []byte("\t")) {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// choose reads ahead what decides on the defaults. It takes what it can; what
+// is wrong with it, the decoder says.
+func choose(tree *yaml.Node) choice {
+	c := choice{
+		model:    peek(tree, "model", "preset").Value,
+		engine:   peek(tree, "engine", "compute").Value,
+		workload: peek(tree, "workload", "kind").Value,
+		profile:  peek(tree, "workload", "synthetic", "profile").Value,
+	}
+	for _, kind := range []string{KindSynthetic, KindTrace, KindFlows} {
+		if c.workload == "" && peek(tree, "workload", kind).Kind != 0 {
+			c.workload = kind
+		}
+	}
+	return c
+}
+
+// peek finds a value by its keys; a zero node where there is none.
+func peek(n *yaml.Node, keys ...string) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		n = n.Alias
+	}
+	if len(keys) == 0 {
+		return n
+	}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == keys[0] {
+			return peek(n.Content[i+1], keys[1:]...)
+		}
+	}
+	return &yaml.Node{}
+}
+
+// deriveName takes the file's base name where a file gives no name.
+func (s *Scenario) deriveName(f *faults, filename string) {
+	if f.given("name") {
+		return
+	}
+	base := filepath.Base(filename)
+	s.Name = strings.TrimSuffix(base, filepath.Ext(base))
+	if name := root().child("name"); !name.pattern.MatchString(s.Name) {
+		f.addf("name", "is missing, and the file's name %q is none; give %s", clip(s.Name), name.patternDoc)
+	}
+}

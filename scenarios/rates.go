@@ -1,0 +1,70 @@
+package scenarios
+
+import (
+	"math"
+	"reflect"
+)
+
+// agree is how far oversubscription and linkRates may differ when a file gives
+// both: enough for rates written with four digits.
+const agree = 1e-3
+
+// uplinkTier is one tier of links above the hosts, with the two ways to give its rate.
+type uplinkTier struct {
+	ratioPath, ratePath string
+	ratio               *float64
+	rate                *BitsPerSecond
+	hosts               BitsPerSecond // sum of the NICs below
+	links               int           // that carry them up
+}
+
+func (s *Scenario) uplinkTiers() []uplinkTier {
+	t, tp := &s.Topology, s.Model.TensorParallel
+	return []uplinkTier{
+		{
+			"topology.oversubscription.rack", "topology.linkRates.rackUplink",
+			&t.Oversubscription.Rack, &t.LinkRates.RackUplink, t.RackNICRate(tp), t.AggsPerPod,
+		},
+		{
+			"topology.oversubscription.pod", "topology.linkRates.coreLink",
+			&t.Oversubscription.Pod, &t.LinkRates.CoreLink, t.PodNICRate(tp), t.AggsPerPod * t.CoresPerAgg,
+		},
+	}
+}
+
+// perLink is the rate of one link at the given oversubscription, to the nearest bit per second.
+func (u uplinkTier) perLink(ratio float64) BitsPerSecond {
+	return BitsPerSecond(math.Round(float64(u.hosts) / float64(u.links) / ratio))
+}
+
+// deriveRates makes Oversubscription and LinkRates say the same, tier by tier.
+// The topology's own figures must be sound.
+func (s *Scenario) deriveRates(f *faults) {
+	for _, u := range s.uplinkTiers() {
+		switch {
+		case !f.given(u.ratePath) || f.overruled(u.ratePath, u.ratioPath):
+			*u.rate = u.perLink(*u.ratio)
+		case !f.given(u.ratioPath) || f.overruled(u.ratioPath, u.ratePath):
+			*u.ratio = float64(u.hosts) / float64(u.links) / float64(*u.rate)
+		}
+	}
+}
+
+// checkRates holds the two spellings against each other and against their ranges.
+func (s *Scenario) checkRates(f *faults) {
+	oversubscription, linkRates := root().child("topology").child("oversubscription"), root().child("topology").child("linkRates")
+	for i, u := range s.uplinkTiers() {
+		ratio, rate := oversubscription.fields[i], linkRates.fields[i]
+		switch want := u.perLink(*u.ratio); {
+		case !ratio.inRange(reflect.ValueOf(*u.ratio)):
+			f.addf(u.ratePath, "is %s, which makes the oversubscription %s (%s of NICs over %d links); it must be %s",
+				*u.rate, formatFloat(*u.ratio), u.hosts, u.links, ratio.rangeText)
+		case !rate.inRange(reflect.ValueOf(*u.rate)):
+			f.addf(u.ratioPath, "is %s, which makes a link %s (%s of NICs over %d links); it must be %s",
+				formatFloat(*u.ratio), *u.rate, u.hosts, u.links, rate.rangeText)
+		case math.Abs(float64(*u.rate)-float64(want)) > max(1, agree*float64(want)):
+			f.addf(u.ratePath, "is %s, but %s = %s makes it %s (%s of NICs over %d links); drop one of the two",
+				*u.rate, u.ratioPath, formatFloat(*u.ratio), want, u.hosts, u.links)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// schemaNode is the part of JSON Schema that Schema uses. Its keywords mean the
+// same in draft-07 and in 2020-12.
+type schemaNode struct {
+	Schema      string                 `json:"$schema,omitempty"`
+	Title       string                 `json:"title,omitempty"`
+	Description string                 `json:"description,omitempty"`
+	Type        any                    `json:"type,omitempty"` // a name, or a list of them
+	Enum        []string               `json:"enum,omitempty"`
+	Pattern     string                 `json:"pattern,omitempty"`
+	Minimum     json.Number            `json:"minimum,omitempty"`
+	Maximum     json.Number            `json:"maximum,omitempty"`
+	Items       *schemaNode            `json:"items,omitempty"`
+	MinItems    int                    `json:"minItems,omitempty"`
+	MaxItems    int                    `json:"maxItems,omitempty"`
+	Properties  map[string]*schemaNode `json:"properties,omitempty"`
+	Required    []string               `json:"required,omitempty"`
+	Additional  *bool                  `json:"additionalProperties,omitempty"`
+	AnyOf       []*schemaNode          `json:"anyOf,omitempty"`
+}
+
+// Schema is the JSON Schema of a scenario file, for editors: every key with its
+// meaning, type, range, allowed words and unit spelling, and no other key. It
+// is draft-07, which the YAML language servers read best; it holds no keyword
+// that 2020-12 reads differently. What several keys must fulfil together, and
+// the ranges of quantities with units, only Parse checks.
+func Schema() ([]byte, error) {
+	top := root().schema()
+	top.Schema = "http://json-schema.org/draft-07/schema#"
+	top.Title = "netkvlab scenario"
+	data, err := json.MarshalIndent(top, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write schema: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+func (f *field) schema() *schemaNode {
+	n := f.valueSchema()
+	if f.auto {
+		n = &schemaNode{AnyOf: []*schemaNode{{Enum: []string{"auto"}}, n}}
+	}
+	n.Description = f.doc
+	if unit := f.unitHint(); unit != "" {
+		n.Description = strings.TrimSpace(n.Description + " " + unit)
+	}
+	return n
+}
+
+// valueSchema is the schema without the description.
+func (f *field) valueSchema() *schemaNode {
+	switch f.kind {
+	case kindText:
+		n := &schemaNode{Type: "string", Enum: f.enum}
+		if f.pattern != nil {
+			n.Pattern = f.pattern.String()
+		}
+		return n
+	case kindFlag:
+		return &schemaNode{Type: "boolean"}
+	case kindInteger:
+		lo, hi, _ := strings.Cut(f.rangeText, "..")
+		return &schemaNode{Type: "integer", Minimum: json.Number(lo), Maximum: json.Number(hi)}
+	case kindSeed:
+		return &schemaNode{Type: "integer", Minimum: "0", Maximum: "18446744073709551615"}
+	case kindNumber:
+		lo, hi, _ := strings.Cut(f.rangeText, "..")
+		return &schemaNode{Type: "number", Minimum: json.Number(lo), Maximum: json.Number(hi)}
+	case kindList:
+		return &schemaNode{Type: "array", Items: f.elem.schema(), MinItems: f.least, MaxItems: f.most}
+	case kindSection:
+		return f.sectionSchema()
+	default:
+		return &schemaNode{Type: "string", Pattern: f.unitPattern()}
+	}
+}
+
+func (f *field) sectionSchema() *schemaNode {
+	no := false
+	n := &schemaNode{Type: []string{"object", "null"}, Additional: &no, Properties: map[string]*schemaNode{}}
+	for _, c := range f.fields {
+		n.Properties[c.key] = c.schema()
+		if c.required {
+			n.Required = append(n.Required, c.key)
+		}
+	}
+	if f.bare == "" {
+		return n
+	}
+	n.Type = "object"
+	return &schemaNode{AnyOf: []*schemaNode{f.child(f.bare).valueSchema(), n}}
+}
+
+// unitPattern is the spelling of a quantity.
+func (f *field) unitPattern() string {
+	const number = `[0-9]+(\.[0-9]+)?`
+	var names []string
+	switch f.kind {
+	case kindRate:
+		for _, row := range RateSpellings() {
+			names = append(names, row.Units...)
+		}
+	case kindBytes:
+		for _, u := range sizeUnits {
+			names = append(names, u.name)
+		}
+		names = append(names, "KB")
+	case kindDuration:
+		return `^(` + number + `(ns|us|µs|μs|ms|s|m|h))+$`
+	default: // an arrival rate
+		return `^` + number + ` ?/s$`
+	}
+	for i, name := range names {
+		names[i] = regexp.QuoteMeta(name)
+	}
+	slices.Sort(names)
+	return `^` + number + ` ?(` + strings.Join(names, "|") + `)$`
+}
+
+// unitHint says range and spelling of a quantity, which a pattern cannot.
+func (f *field) unitHint() string {
+	example := map[kind]string{kindRate: rateExample, kindBytes: sizeExample, kindDuration: durationExample, kindPerSecond: "4/s"}[f.kind]
+	if example == "" {
+		return ""
+	}
+	return fmt.Sprintf("Range %s; write it like %s.", f.allowed(), example)
+}
