@@ -50,6 +50,11 @@ debootstrap --variant=minbase "$suite" "$target" "$mirror" >"$work/debootstrap.l
   { tail -n 20 "$work/debootstrap.log"; fail "debootstrap"; }
 mount -t proc proc "$target/proc"
 cp -L /etc/resolv.conf "$target/etc/resolv.conf"
+# A site's own certificate authorities, if it has any.
+if [ -d /usr/local/share/ca-certificates ]; then
+  mkdir -p "$target/usr/local/share"
+  cp -r /usr/local/share/ca-certificates "$target/usr/local/share/"
+fi
 mkdir "$target/src"
 git -C "$repo" ls-files -z --cached --others --exclude-standard | tar -C "$repo" --null -T - -cf - | tar -C "$target/src" -xf -
 
