@@ -1,0 +1,27 @@
+package scenarios
+
+// The words that scenario keys choose between, for code that branches on them.
+const (
+	WorkloadSynthetic = "synthetic"
+	WorkloadTrace     = "trace"
+	WorkloadFlows     = "flows"
+
+	PathsRandom = "random"
+	PathsSticky = "sticky"
+	PathsFresh  = "fresh"
+
+	ModePush = "push"
+	ModePull = "pull"
+
+	OverlapNone  = "none"
+	OverlapChunk = "chunk"
+	OverlapLayer = "layer"
+
+	SeparationDSCP = "dscp"
+	SeparationNone = "none"
+
+	BackgroundUDP = "udp"
+
+	RuntimeProcess = "process"
+	RuntimeDocker  = "docker"
+)
