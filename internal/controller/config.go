@@ -1,0 +1,100 @@
+package controller
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
+	"github.com/netkvlab/netkvlab/scheduler"
+)
+
+// Config describes one serving trial.
+type Config struct {
+	World, Policy string // labels for the records
+	Seed          uint64
+	Requests      []workload.Request // by arrival
+
+	PrefillNames, DecodeNames []string
+	Scheduler                 scheduler.Policy
+	State                     *scheduler.State // fresh, of the same instances
+	Prefill                   engine.PrefillConfig
+
+	KVBytesPerToken int64
+	MemoryBytes     int64
+	RateScale       float64 // S: emulated bytes = paper bytes / S
+	Streams         int     // TCP connections a transfer
+	NICs            int     // per instance
+	// Paths is the number of equal-cost paths of a pair, for one NIC.
+	Paths func(prefill, decode int) int
+	// Sticky keeps one path a pair and stream instead of one draw a request.
+	Sticky bool
+
+	// OverlapPieces > 0 lets the transfer start with the prefill: a prompt of n
+	// tokens leaves in OverlapPieces(n) pieces. nil: the transfer follows the prefill.
+	OverlapPieces func(promptTokens int) int
+
+	Retries int           // further attempts of a transfer that failed
+	Drain   time.Duration // after the last arrival; what is left then has failed
+
+	// TransferTimeout is when the agents give a transfer up by themselves.
+	TransferTimeout time.Duration
+	// AnswerTimeout is how much later than expected an instance may answer before it
+	// is taken out of service; 0 waits for ever.
+	AnswerTimeout time.Duration
+
+	// Stopwatch reads a monotonic clock in nanoseconds to time decisions; nil times nothing.
+	Stopwatch func() int64
+}
+
+func (c *Config) check() error {
+	switch {
+	case len(c.PrefillNames) == 0:
+		return fmt.Errorf("controller: no prefill instance")
+	case len(c.DecodeNames) == 0:
+		return fmt.Errorf("controller: no decode instance")
+	case c.Scheduler == nil || c.State == nil:
+		return fmt.Errorf("controller: needs a policy and its state")
+	case c.Streams < 1 || c.NICs < 1:
+		return fmt.Errorf("controller: streams and NICs must be at least 1, got %d and %d", c.Streams, c.NICs)
+	case c.KVBytesPerToken < 1:
+		return fmt.Errorf("controller: KV bytes per token must be at least 1, got %d", c.KVBytesPerToken)
+	case !(c.RateScale > 0) || math.IsInf(c.RateScale, 0):
+		return fmt.Errorf("controller: rate scale must be positive, got %g", c.RateScale)
+	case c.Paths == nil:
+		return fmt.Errorf("controller: needs the number of paths of each pair")
+	}
+	for i, r := range c.Requests {
+		if r.ID != i {
+			return fmt.Errorf("controller: request %d has id %d; requests must be numbered in arrival order", i, r.ID)
+		}
+		if i > 0 && r.Arrival < c.Requests[i-1].Arrival {
+			return fmt.Errorf("controller: request %d arrives before request %d", i, i-1)
+		}
+		if len(r.PathDraws) < c.Streams {
+			return fmt.Errorf("controller: request %d has %d path draws for %d streams", i, len(r.PathDraws), c.Streams)
+		}
+	}
+	return nil
+}
+
+// EmulatedBytes is what a payload of paper bytes weighs in the emulated fabric:
+// payload / S, rounded up so that no payload vanishes.
+func EmulatedBytes(paper int64, rateScale float64) int64 {
+	return int64(math.Ceil(float64(paper) / rateScale))
+}
+
+// splitStreams shares bytes over n connections as evenly as whole bytes allow.
+func splitStreams(dst []Stream, bytes int64, n int, slot func(stream int) (nic, path int)) []Stream {
+	each, more := bytes/int64(n), bytes%int64(n)
+	for s := range n {
+		b := each
+		if int64(s) < more {
+			b++
+		}
+		nic, path := slot(s)
+		dst = append(dst, Stream{NIC: nic, Path: path, BytesEmulated: b})
+	}
+	return dst
+}

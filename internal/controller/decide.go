@@ -1,0 +1,147 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+)
+
+// choose picks a decode instance for a request whose prefill has finished (or,
+// with overlap, begun) and asks it for memory. Without a feasible one the
+// request is held, in order, until memory is freed.
+func (c *Serving) choose(now time.Duration, f *flight) {
+	r := &c.scratch
+	r.Prefill, r.PromptTokens, r.OutputTokens = f.prefill, f.req.PromptTokens, f.req.OutputTokens
+	r.Blocks, r.TieBreak = f.req.Blocks, f.req.TieBreak
+	var t0 int64
+	if c.cfg.Stopwatch != nil {
+		t0 = c.cfg.Stopwatch()
+	}
+	d, ok := c.cfg.Scheduler.Pick(r, c.cfg.State)
+	if c.cfg.Stopwatch != nil {
+		f.decisionNanos += c.cfg.Stopwatch() - t0
+	}
+	if !ok {
+		c.hold(f)
+		return
+	}
+	c.cfg.State.Begin(r, d)
+	f.decision, f.decode, f.hasDecode, f.released = d, d.Decode, true, false
+	f.attempt++
+	f.stage = stageReserving
+	c.booked[d.Decode] += c.need(f)
+	c.into[d.Decode]++
+	c.peakInto[d.Decode] = max(c.peakInto[d.Decode], c.into[d.Decode])
+	c.act(Action{
+		Kind: DoReserve, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: d.Decode,
+		Tokens: f.req.PromptTokens, OutputTokens: f.req.OutputTokens, Blocks: f.req.Blocks,
+	})
+	c.expect(f, now, 0)
+}
+
+// hold keeps a request that no instance can take now; when none ever can, it fails.
+func (c *Serving) hold(f *flight) {
+	whole := int64(f.req.PromptTokens+f.req.OutputTokens) * c.cfg.KVBytesPerToken
+	if whole > c.cfg.MemoryBytes {
+		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory, an instance has %d", whole, c.cfg.MemoryBytes))
+		return
+	}
+	if !c.anyDecodeUp() {
+		c.fail(f, "no decode instance is up")
+		return
+	}
+	f.stage = stageHeld
+	c.held = append(c.held, f.req.ID)
+}
+
+func (c *Serving) anyDecodeUp() bool {
+	for _, down := range c.downD {
+		if !down {
+			return true
+		}
+	}
+	return false
+}
+
+// retryHeld gives held requests another try, oldest first, as long as they fit:
+// one that does not fit keeps its place and those behind it wait.
+func (c *Serving) retryHeld(now time.Duration) {
+	for len(c.held) > 0 {
+		f := &c.flights[c.held[0]]
+		c.held = c.held[1:]
+		if f.stage != stageHeld {
+			continue
+		}
+		c.choose(now, f)
+		if f.stage == stageHeld { // hold put it at the end
+			c.held = append([]int{f.req.ID}, c.held[:len(c.held)-1]...)
+			return
+		}
+	}
+}
+
+// need is what a reservation takes from the instance's free memory by the scheduler's books.
+func (c *Serving) need(f *flight) int64 {
+	return int64(f.req.PromptTokens-f.decision.HitTokens+f.req.OutputTokens) * c.cfg.KVBytesPerToken
+}
+
+// setFree takes an instance's own report of its free memory, less what has been
+// asked of it since and not answered.
+func (c *Serving) setFree(d int, reported int64) {
+	if c.downD[d] || reported < 0 {
+		return
+	}
+	c.free[d] = reported
+	c.cfg.State.SetFree(d, reported-c.booked[d])
+}
+
+func (c *Serving) onReserved(now time.Duration, ev Event) {
+	f := c.live(ev, stageReserving)
+	if f == nil {
+		return
+	}
+	c.booked[f.decode] -= c.need(f)
+	c.setFree(f.decode, ev.FreeBytes)
+	if !ev.OK {
+		// The books were behind the instance and know better now. Asking once an
+		// instance is enough: then the request waits until memory is freed.
+		c.abandon(f)
+		if f.refused++; f.refused < len(c.cfg.DecodeNames) {
+			c.choose(now, f)
+		} else {
+			f.refused = 0
+			c.hold(f)
+		}
+		return
+	}
+	f.refused = 0
+	f.decision.HitTokens = min(ev.HitTokens, f.req.PromptTokens)
+	f.payload = int64(f.req.PromptTokens-f.decision.HitTokens) * c.cfg.KVBytesPerToken
+	f.emulated = EmulatedBytes(f.payload, c.cfg.RateScale)
+	f.stage, f.startIssued, f.senderStart = stageTransfer, now, nothing
+	a := Action{
+		Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode,
+		Streams: c.streams(f),
+	}
+	if c.cfg.OverlapPieces != nil && !f.computed {
+		a.Pieces = c.cfg.OverlapPieces(f.req.PromptTokens)
+		a.ReleaseFrom = f.started
+		a.ReleaseTo = f.started + c.cfg.Prefill.Model.Prefill(f.req.PromptTokens)
+	}
+	c.act(a)
+	c.expect(f, max(now, a.ReleaseTo), c.cfg.TransferTimeout)
+}
+
+// streams cuts the payload; a full prefix hit needs none.
+func (c *Serving) streams(f *flight) []Stream {
+	if f.emulated == 0 {
+		return nil
+	}
+	paths := uint64(max(1, c.cfg.Paths(f.prefill, f.decode)))
+	return splitStreams(nil, f.emulated, c.cfg.Streams, func(s int) (nic, path int) {
+		draw := f.req.PathDraws[s]
+		if c.cfg.Sticky {
+			draw = uint64(f.prefill*len(c.cfg.DecodeNames)+f.decode) + uint64(s)
+		}
+		return s % c.cfg.NICs, int(draw % paths)
+	})
+}

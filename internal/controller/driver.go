@@ -1,0 +1,122 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Driver is one trial: one policy, one seed, one list of requests.
+type Driver interface {
+	// Next is when the driver wants to be woken if nothing happens before.
+	Next() (at time.Duration, ok bool)
+	// Wake tells the time; Handle tells it with an event. The returned slice is
+	// valid until the next call.
+	Wake(now time.Duration) []Action
+	Handle(now time.Duration, ev Event) []Action
+	// Done reports that every request has ended.
+	Done() bool
+	// Cut ends the trial early: requests in progress become incomplete with the reason.
+	Cut(now time.Duration, reason string)
+	// Records gives one record a request, in request order. Those that have not
+	// ended are marked incomplete.
+	Records() []results.Record
+	// Progress counts requests that have ended, of all.
+	Progress() (ended, total int)
+}
+
+// ActionKind says what a world is to do.
+type ActionKind uint8
+
+// The kinds of action.
+const (
+	// DoPrefill: instance Prefill computes the prompt of Tokens.
+	DoPrefill ActionKind = iota + 1
+	// DoReserve: instance Decode reserves memory for Tokens + OutputTokens, sharing what it holds of Blocks.
+	DoReserve
+	// DoTransfer: Source sends Streams to Dest.
+	DoTransfer
+	// DoCancelPrefill and DoCancelDecode: the instance forgets the request's Attempt (0: all).
+	DoCancelPrefill
+	DoCancelDecode
+)
+
+// Action is an order to the world.
+type Action struct {
+	Kind    ActionKind
+	Request int
+	Attempt int
+	// Prefill and Decode are instance indices; for explicit flows they are the
+	// endpoints that send and receive.
+	Prefill, Decode int
+
+	Tokens, OutputTokens int
+	Blocks               []uint64
+
+	Streams []Stream
+	// Pieces > 0: piece i of Pieces may leave at ReleaseFrom + (i+1)/Pieces x (ReleaseTo - ReleaseFrom).
+	Pieces                 int
+	ReleaseFrom, ReleaseTo time.Duration
+
+	Reason string
+}
+
+// Stream is one TCP connection's share of a transfer.
+type Stream struct {
+	NIC, Path int // Path is the equal-cost path slot
+	// BytesEmulated is what crosses the emulated fabric.
+	BytesEmulated int64
+}
+
+// EventKind says what happened.
+type EventKind uint8
+
+// The kinds of event.
+const (
+	PrefillStarted EventKind = iota + 1
+	PrefillDone
+	Reserved     // OK, HitTokens, FreeBytes; or not OK with Reason
+	TransferSent // the sender's view: Start, Streams
+	TransferDone // the last byte is at the receiver: Streams, BytesEmulated
+	Admitted
+	FirstToken
+	Finished
+	Failed       // Reason; of the request's current attempt
+	CacheChanged // Decode, Stored, Evicted, FreeBytes
+	PrefillDown  // instance Prefill is gone for good: Reason
+	DecodeDown   // instance Decode is gone for good: Reason
+	Congestion   // the oracle's new sample
+)
+
+// Event is a report from the world.
+type Event struct {
+	Kind             EventKind
+	Request, Attempt int
+	// At is when it happened, which may be before it was told.
+	At time.Duration
+
+	Prefill, Decode int // for the events that are about an instance
+
+	OK        bool
+	Reason    string
+	HitTokens int
+	FreeBytes int64 // paper bytes; negative where not told
+
+	Start         time.Duration
+	Streams       []StreamReport
+	BytesEmulated int64
+
+	Stored, Evicted []uint64
+	Congestion      [4]float64
+}
+
+// StreamReport is what one end of a connection measured of its share.
+type StreamReport struct {
+	NIC, Path, SourcePort int
+	BytesEmulated         int64
+	First, Last           time.Duration // paper time of the first and last byte at the receiver
+	Retransmits           int           // the sender's
+}
+
+// nothing is a time that has not come.
+const nothing = time.Duration(-1)

@@ -1,0 +1,96 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
+)
+
+// prefillPool chooses prefill instances by least outstanding prompt tokens.
+//
+// It watches a model of each instance rather than the instances' reports: prefill
+// does not depend on the network, so the model is exact, and a report that
+// is a millisecond late can not send the next request elsewhere. The choice is
+// therefore the same under every policy and in both worlds, until one dies.
+type prefillPool struct {
+	models []*engine.Prefill
+	model  engine.PrefillConfig
+	tokens []int           // outstanding prompt tokens
+	until  []time.Duration // when the queue of each is worked off
+	jobs   []map[uint64]int
+	down   []bool
+}
+
+func newPrefillPool(n int, cfg engine.PrefillConfig) (*prefillPool, error) {
+	p := &prefillPool{model: cfg, until: make([]time.Duration, n), tokens: make([]int, n), down: make([]bool, n)}
+	for i := range n {
+		m, err := engine.NewPrefill(cfg)
+		if err != nil {
+			return nil, fmt.Errorf("prefill instance %d: %w", i, err)
+		}
+		p.models = append(p.models, m)
+		p.jobs = append(p.jobs, map[uint64]int{})
+	}
+	return p, nil
+}
+
+// choose picks the instance with the fewest outstanding tokens at the time,
+// the request's own draw deciding between equals, and books the prompt there.
+func (p *prefillPool) choose(at time.Duration, r *workload.Request) (int, bool) {
+	best, ties := -1, 0
+	for i := range p.models {
+		if p.down[i] {
+			continue
+		}
+		p.settle(i, at)
+		switch {
+		case best < 0 || p.tokens[i] < p.tokens[best]:
+			best, ties = i, 1
+		case p.tokens[i] == p.tokens[best]:
+			ties++
+		}
+	}
+	if best < 0 {
+		return 0, false
+	}
+	least, skip := p.tokens[best], int(r.TieBreak%uint64(ties))
+	for i := best; ; i++ {
+		if p.down[i] || p.tokens[i] != least {
+			continue
+		}
+		if skip == 0 {
+			best = i
+			break
+		}
+		skip--
+	}
+	id := uint64(r.ID)
+	if err := p.models[best].Submit(at, id, r.PromptTokens); err != nil {
+		return 0, false
+	}
+	p.jobs[best][id] = r.PromptTokens
+	p.tokens[best] += r.PromptTokens
+	return best, true
+}
+
+// finish is when the model will have finished a prompt that was just booked.
+func (p *prefillPool) finish(i int, at time.Duration, tokens int) time.Duration {
+	start := at
+	if p.model.Mode != engine.Delay {
+		start = max(at, p.until[i])
+	}
+	p.until[i] = start + p.model.Model.Prefill(tokens)
+	return p.until[i]
+}
+
+// settle takes the prompts that the model has finished by now off the books.
+func (p *prefillPool) settle(i int, now time.Duration) {
+	for _, ev := range p.models[i].Advance(now) {
+		if ev.Kind == engine.PrefillDone {
+			p.tokens[i] -= p.jobs[i][ev.ID]
+			delete(p.jobs[i], ev.ID)
+		}
+	}
+}

@@ -1,0 +1,243 @@
+package controller
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scheduler"
+)
+
+// stage is where a request stands.
+type stage uint8
+
+const (
+	stageFuture     stage = iota // has not arrived
+	stagePrefill                 // at a prefill instance
+	stageHeld                    // prefilled, no decode instance feasible
+	stageReserving               // a decode instance was asked for memory
+	stageTransfer                // bytes are moving
+	stageWaiting                 // all bytes arrived, not in the batch
+	stageDecoding                // in the batch
+	stageCompleted               // all tokens
+	stageFailed                  // ended without them
+	stageIncomplete              // the trial was cut off
+)
+
+// flight is one request's state.
+type flight struct {
+	req     *workload.Request
+	stage   stage
+	attempt int // of reservation and transfer, from 1
+	retries int // attempts that failed
+	order   int // of the latest promise (watch)
+	refused int // reservations refused since the last one that held
+
+	prefill, decode int
+	decision        scheduler.Decision
+	hasDecode       bool // a decision is on the scheduler's books
+
+	computed     bool // the prefill has finished
+	payload      int64
+	emulated     int64
+	startIssued  time.Duration // when the transfer was ordered
+	released     bool          // n_inflight was given back
+	transferDone time.Duration
+	admitted     time.Duration
+	started      time.Duration
+	prefilled    time.Duration
+	senderStart  time.Duration
+	firstToken   time.Duration
+	finished     time.Duration
+
+	moved, wasted int64
+	streams       []results.StreamRecord
+	decisionNanos int64
+	reason        string
+}
+
+// Serving is the Driver of a serving trial.
+type Serving struct {
+	cfg      Config
+	pool     *prefillPool
+	flights  []flight
+	next     int // first request that has not arrived
+	ended    int
+	held     []int // requests without a feasible decode instance, FIFO
+	deadline time.Duration
+
+	watches  watchHeap
+	free     []int64 // per decode: as last reported
+	booked   []int64 // per decode: asked for and not yet answered
+	downD    []bool
+	actions  []Action
+	scratch  scheduler.Request
+	peakInto []int // per decode: most transfers into it at once
+	into     []int
+}
+
+var _ Driver = (*Serving)(nil)
+
+// NewServing checks the configuration and returns the trial at time 0.
+func NewServing(cfg Config) (*Serving, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	pool, err := newPrefillPool(len(cfg.PrefillNames), cfg.Prefill)
+	if err != nil {
+		return nil, err
+	}
+	d := len(cfg.DecodeNames)
+	c := &Serving{
+		cfg: cfg, pool: pool, flights: make([]flight, len(cfg.Requests)),
+		free: make([]int64, d), booked: make([]int64, d), downD: make([]bool, d),
+		peakInto: make([]int, d), into: make([]int, d),
+	}
+	for i := range c.free {
+		c.free[i] = cfg.MemoryBytes
+	}
+	var last time.Duration
+	for i := range cfg.Requests {
+		r := &cfg.Requests[i]
+		c.flights[i] = flight{
+			req: r, prefill: -1, decode: -1, startIssued: nothing, transferDone: nothing, admitted: nothing,
+			started: nothing, prefilled: nothing, senderStart: nothing, firstToken: nothing, finished: nothing,
+		}
+		last = r.Arrival
+	}
+	c.deadline = last + cfg.Drain
+	return c, nil
+}
+
+// Next implements Driver.
+func (c *Serving) Next() (time.Duration, bool) {
+	at, ok := c.nextWatch()
+	if c.next < len(c.flights) {
+		return earlier(at, ok, c.flights[c.next].req.Arrival), true
+	}
+	if c.ended < len(c.flights) && c.cfg.Drain > 0 {
+		return earlier(at, ok, c.deadline), true
+	}
+	return at, ok
+}
+
+func earlier(at time.Duration, ok bool, other time.Duration) time.Duration {
+	if ok && at < other {
+		return at
+	}
+	return other
+}
+
+// Done implements Driver.
+func (c *Serving) Done() bool { return c.ended == len(c.flights) }
+
+// Progress implements Driver.
+func (c *Serving) Progress() (ended, total int) { return c.ended, len(c.flights) }
+
+// Wake implements Driver: requests whose time has come arrive.
+func (c *Serving) Wake(now time.Duration) []Action {
+	c.actions = c.actions[:0]
+	for c.next < len(c.flights) && c.flights[c.next].req.Arrival <= now {
+		f := &c.flights[c.next]
+		c.next++
+		c.startPrefill(f.req.Arrival, f)
+	}
+	c.overdue(now)
+	if c.next == len(c.flights) && c.cfg.Drain > 0 && now >= c.deadline && !c.Done() {
+		for i := range c.flights {
+			c.fail(&c.flights[i], fmt.Sprintf("not finished %v after the last arrival", c.cfg.Drain))
+		}
+	}
+	return c.actions
+}
+
+// startPrefill sends a prompt to the least loaded prefill instance. The time is
+// the arrival's, not the wake-up's: lateness must not change the choice.
+func (c *Serving) startPrefill(at time.Duration, f *flight) {
+	p, ok := c.pool.choose(at, f.req)
+	if !ok {
+		c.fail(f, "no prefill instance is up")
+		return
+	}
+	f.prefill, f.stage, f.computed = p, stagePrefill, false
+	c.act(Action{Kind: DoPrefill, Request: f.req.ID, Attempt: f.attempt, Prefill: p, Tokens: f.req.PromptTokens})
+	c.expect(f, at, c.pool.finish(p, at, f.req.PromptTokens)-at)
+}
+
+func (c *Serving) act(a Action) { c.actions = append(c.actions, a) }
+
+// live finds the request an event is about, or nil when it has ended or the
+// event belongs to an attempt that was given up.
+func (c *Serving) live(ev Event, stages ...stage) *flight {
+	if ev.Request < 0 || ev.Request >= len(c.flights) {
+		return nil
+	}
+	f := &c.flights[ev.Request]
+	for _, s := range stages {
+		if f.stage == s && (s == stagePrefill || ev.Attempt == f.attempt) {
+			return f
+		}
+	}
+	return nil
+}
+
+// Handle implements Driver.
+func (c *Serving) Handle(now time.Duration, ev Event) []Action {
+	c.actions = c.actions[:0]
+	switch ev.Kind {
+	case PrefillStarted:
+		c.onPrefillStarted(now, ev)
+	case PrefillDone:
+		c.onPrefillDone(now, ev)
+	case Reserved:
+		c.onReserved(now, ev)
+	case TransferSent:
+		c.onSent(ev)
+	case TransferDone:
+		c.onTransferDone(ev)
+	case Admitted, FirstToken, Finished:
+		c.onDecode(now, ev)
+	case Failed:
+		c.onFailed(now, ev)
+	case CacheChanged:
+		if !c.downD[ev.Decode] {
+			c.cfg.State.Stored(ev.Decode, ev.Stored)
+			c.cfg.State.Evicted(ev.Decode, ev.Evicted)
+			c.setFree(ev.Decode, ev.FreeBytes)
+			c.retryHeld(now)
+		}
+	case PrefillDown:
+		c.onPrefillDown(now, ev)
+	case DecodeDown:
+		c.onDecodeDown(now, ev)
+	case Congestion:
+		c.cfg.State.SetCongestion(ev.Congestion)
+	}
+	return c.actions
+}
+
+func (c *Serving) onPrefillStarted(now time.Duration, ev Event) {
+	f := c.live(ev, stagePrefill)
+	if f == nil || f.prefill != ev.Prefill {
+		return
+	}
+	f.started = ev.At
+	if c.cfg.OverlapPieces != nil {
+		c.choose(now, f)
+	}
+}
+
+func (c *Serving) onPrefillDone(now time.Duration, ev Event) {
+	f := c.live(ev, stagePrefill, stageHeld, stageReserving, stageTransfer)
+	if c.cfg.OverlapPieces != nil && f == nil && ev.Request >= 0 && ev.Request < len(c.flights) {
+		f = &c.flights[ev.Request] // the attempt counter has moved on since the prefill was ordered
+	}
+	if f == nil || f.prefill != ev.Prefill || f.stage >= stageCompleted {
+		return
+	}
+	f.prefilled, f.computed = ev.At, true
+	if f.stage == stagePrefill {
+		c.choose(now, f)
+	}
+}

@@ -1,0 +1,141 @@
+// Package telemetry is the operator's side of the oracle: it turns the counters
+// of the emulated ports into per-tier congestion, as a network team would from
+// SNMP or sFlow, and into the utilisation time series of links.csv.
+//
+// It is pure: the caller polls the counters and says when. The transfers' own
+// traffic is excluded by DSCP class where the ports count by class; where they do
+// not, congestion is everything above nothing (the notes' fallback, n = 0).
+package telemetry
+
+import (
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Counters are one port's egress counters since the fabric was made.
+type Counters struct {
+	// Bytes are Ethernet frames as the shaper counts them, all classes.
+	Bytes uint64
+	// OthersBytes is the part that is not the transfers' own; equal to Bytes where classes are not told apart.
+	OthersBytes uint64
+	Drops       uint64
+	Backlog     uint64 // bytes queued now
+}
+
+// PortRef is one direction of a link.
+type PortRef struct {
+	Hop  fabric.Hop
+	Name string // "tor0-0>agg0-1"
+	Tier int
+	Rate scenarios.BitsPerSecond // emulated
+	// Shared is false where no KV cache can be slowed by others: NVLinks.
+	Shared bool
+}
+
+// Row is one line of the link time series.
+type Row struct {
+	At          time.Duration // paper time
+	Port        int           // index into Ports
+	Bytes       uint64        // since the first poll
+	Utilization float64       // of the emulated rate, since the poll before
+	Drops       uint64        // since the first poll
+	Backlog     uint64        // bytes queued at the poll
+}
+
+// Options are the oracle's knobs.
+type Options struct {
+	Ports []PortRef
+	// Separate says that OthersBytes is exact; else congestion counts all bytes.
+	Separate bool
+	// Ours says that nothing but the transfers' own traffic exists, so that with
+	// separation congestion is zero without counting.
+	Ours  bool
+	Noise float64 // standard deviation added to each tier's value
+	Loss  float64 // probability that a poll is lost
+	Seed  uint64
+}
+
+// Meter compares successive polls.
+type Meter struct {
+	opt   Options
+	base  []Counters
+	last  []Counters
+	lastT time.Duration // real
+	n     uint64
+}
+
+// New returns a meter that has seen nothing.
+func New(opt Options) *Meter { return &Meter{opt: opt} }
+
+// maxCongestion keeps the map below 1: a tier that others fill still moves.
+const maxCongestion = 0.99
+
+// Poll takes all ports' counters at a real time since any fixed instant and a
+// paper time. The first poll only sets the base: ok is false.
+func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]float64, rows []Row, ok bool) {
+	defer func() {
+		m.last = append(m.last[:0], now...)
+		m.lastT = real
+	}()
+	if m.base == nil {
+		m.base = append(m.base, now...)
+	}
+	if m.last == nil || real <= m.lastT || len(now) != len(m.opt.Ports) {
+		return congestion, nil, false
+	}
+	seconds := (real - m.lastT).Seconds()
+	var sum [4]float64
+	var count [4]int
+	for i := range now {
+		p := &m.opt.Ports[i]
+		capacity := p.Rate.BytesPerSecond() * seconds
+		bytes := now[i].Bytes - m.last[i].Bytes
+		rows = append(rows, Row{
+			At: paper, Port: i, Bytes: now[i].Bytes - m.base[i].Bytes, Utilization: float64(bytes) / capacity,
+			Drops: now[i].Drops - m.base[i].Drops, Backlog: now[i].Backlog,
+		})
+		if !p.Shared {
+			continue
+		}
+		others := now[i].OthersBytes - m.last[i].OthersBytes
+		sum[p.Tier] += float64(others) / capacity
+		count[p.Tier]++
+	}
+	m.n++
+	draw := m.draws()
+	lost := draw.Float64() < m.opt.Loss
+	for t := range congestion {
+		if count[t] > 0 && !(m.opt.Ours && m.opt.Separate) {
+			congestion[t] = sum[t] / float64(count[t])
+		}
+		congestion[t] += m.opt.Noise * draw.NormFloat64()
+		congestion[t] = math.Max(0, math.Min(maxCongestion, congestion[t]))
+	}
+	return congestion, rows, !lost
+}
+
+// draws gives the poll's own random stream: the n-th poll of a seed draws the
+// same whatever came before.
+func (m *Meter) draws() *rand.Rand {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("oracle"))
+	return rand.New(rand.NewPCG(m.opt.Seed^h.Sum64(), m.n))
+}
+
+// Ports lists a plan's link directions in link order, A to B before B to A.
+func Ports(p *fabric.Plan) []PortRef {
+	refs := make([]PortRef, 0, 2*len(p.Links))
+	for i := range p.Links {
+		l := &p.Links[i]
+		for _, reverse := range []bool{false, true} {
+			hop := fabric.Hop{Link: l.ID, Reverse: reverse}
+			refs = append(refs, PortRef{Hop: hop, Name: p.LinkName(hop), Tier: l.Tier, Rate: l.RateEmulated, Shared: l.Tier > 0})
+		}
+	}
+	return refs
+}

@@ -1,0 +1,112 @@
+package trials
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Endpoints lists the nodes that explicit flows may name, in index order.
+func Endpoints(p *fabric.Plan) []fabric.NodeID {
+	var ids []fabric.NodeID
+	for i := range p.Nodes {
+		if p.Nodes[i].Kind == fabric.KindInstance {
+			ids = append(ids, p.Nodes[i].ID)
+		}
+	}
+	return ids
+}
+
+// Flows builds the driver of explicit transfers. A given path becomes the slot
+// of that path for every stream; a flow without one takes its streams' draws.
+func Flows(s *scenarios.Scenario, p *fabric.Plan, world string, seed uint64, flows []workload.FlowRequest) (*controller.Flows, error) {
+	ids := Endpoints(p)
+	index := make(map[string]int, len(ids))
+	for i, id := range ids {
+		index[p.Nodes[id].Name] = i
+	}
+	specs := make([]controller.FlowSpec, len(flows))
+	for i := range flows {
+		f := &flows[i]
+		from, ok := index[f.From]
+		to, ok2 := index[f.To]
+		if !ok || !ok2 {
+			return nil, fmt.Errorf("flow %d: %s to %s: no such instance in %s", i, f.From, f.To, s.Name)
+		}
+		slots, err := slots(p, ids[from], ids[to], f, s.Transfer.Streams)
+		if err != nil {
+			return nil, fmt.Errorf("flow %d: %w", i, err)
+		}
+		specs[i] = controller.FlowSpec{
+			ID: f.ID, Start: f.Start, From: from, To: to, Tier: p.Tier(ids[from], ids[to]), Bytes: int64(f.Bytes), Slots: slots,
+		}
+	}
+	return controller.NewFlows(controller.FlowsConfig{
+		World: world, Seed: seed, Flows: specs, Endpoints: Names(p, ids), RateScale: p.Scale.Rate,
+		NICs: s.Topology.NICsPerInstance, Drain: s.Limits.Drain,
+	})
+}
+
+func slots(p *fabric.Plan, from, to fabric.NodeID, f *workload.FlowRequest, streams int) ([]int, error) {
+	paths := p.EqualCostPaths(from, to)
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s to %s: no path", f.From, f.To)
+	}
+	out := make([]int, streams)
+	if len(f.Via) == 0 {
+		for s := range out {
+			out[s] = int(f.PathDraws[s] % uint64(len(paths)))
+		}
+		return out, nil
+	}
+	want, err := p.PathFromNodes(from, to, f.Via)
+	if err != nil {
+		return nil, err
+	}
+	slot := p.Slot(want)
+	if slot < 0 || slot >= len(paths) || !slices.Equal(paths[slot], want) {
+		return nil, fmt.Errorf("%s to %s via %v is not one of the %d equal-cost paths, and routing takes no other", f.From, f.To, f.Via, len(paths))
+	}
+	for s := range out {
+		out[s] = slot
+	}
+	return out, nil
+}
+
+// NamePaths writes the nodes that each stream crossed into the records, from the
+// slots that the records carry.
+func NamePaths(p *fabric.Plan, records []results.Record) {
+	byName := make(map[string]fabric.NodeID, len(p.Nodes))
+	for i := range p.Nodes {
+		byName[p.Nodes[i].Name] = p.Nodes[i].ID
+	}
+	names := map[[2]string][][]string{}
+	for i := range records {
+		r := &records[i]
+		if len(r.Streams) == 0 {
+			continue
+		}
+		pair := [2]string{r.Prefill, r.Decode}
+		paths, ok := names[pair]
+		if !ok {
+			from, fok := byName[r.Prefill]
+			to, tok := byName[r.Decode]
+			if fok && tok {
+				for _, path := range p.EqualCostPaths(from, to) {
+					paths = append(paths, p.PathNodes(path))
+				}
+			}
+			names[pair] = paths
+		}
+		for s := range r.Streams {
+			if slot := r.Streams[s].Slot; slot >= 0 && slot < len(paths) {
+				r.Streams[s].Path = paths[slot]
+			}
+		}
+	}
+}
