@@ -469,8 +469,9 @@ type TransferConfig struct {
 	ChunkBytes        int32                  `protobuf:"varint,1,opt,name=chunk_bytes,json=chunkBytes,proto3" json:"chunk_bytes,omitempty"`                     // bytes a write; 0: 256 KiB; 4 KiB to 16 MiB
 	Dscp              int32                  `protobuf:"varint,2,opt,name=dscp,proto3" json:"dscp,omitempty"`                                                   // 0 to 63
 	CongestionControl string                 `protobuf:"bytes,3,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"` // empty: the namespace's default
-	// The payload is a stream that depends on request, attempt and stream, followed
-	// by its checksum; the receiver checks both. Costs CPU at both ends.
+	// The payload is a pseudo-random stream that follows from request, attempt and
+	// stream number, with a checksum behind it that the receiver compares. Costs CPU
+	// at both ends.
 	Integrity bool `protobuf:"varint,4,opt,name=integrity,proto3" json:"integrity,omitempty"`
 	// The receiver asks for each stream's bytes once it has been told to expect them.
 	Pull         bool  `protobuf:"varint,5,opt,name=pull,proto3" json:"pull,omitempty"`
@@ -817,8 +818,7 @@ func (x *BackgroundFlow) GetDscp() int32 {
 }
 
 // WarmRequest asks for so many connections a path, those in the pool included; each is
-// used once, so that neighbour entries exist. With fresh transfers nothing is kept,
-// and 0 is the right number.
+// used once, so that neighbour entries exist. With fresh transfers they are closed again.
 type WarmRequest struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	ConnectionsPerPath int32                  `protobuf:"varint,1,opt,name=connections_per_path,json=connectionsPerPath,proto3" json:"connections_per_path,omitempty"`
@@ -1053,7 +1053,8 @@ func (*Command_Cancel) isCommand_Command() {}
 
 func (*Command_Background) isCommand_Command() {}
 
-// Start sets the trial's epoch: paper time = (monotonic - epoch_ns) / T.
+// Start sets the trial's epoch: paper time = (monotonic - epoch_ns) / T. All agents of
+// a trial get the same; it travels with every stream, and a stream of another is refused.
 type Start struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	EpochNs       int64                  `protobuf:"varint,1,opt,name=epoch_ns,json=epochNs,proto3" json:"epoch_ns,omitempty"`
@@ -1526,6 +1527,7 @@ type Event struct {
 	//	*Event_Finished
 	//	*Event_Failed
 	//	*Event_Cache
+	//	*Event_Started
 	Event         isEvent_Event `protobuf_oneof:"event"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1679,6 +1681,15 @@ func (x *Event) GetCache() *CacheChange {
 	return nil
 }
 
+func (x *Event) GetStarted() *Started {
+	if x != nil {
+		if x, ok := x.Event.(*Event_Started); ok {
+			return x.Started
+		}
+	}
+	return nil
+}
+
 type isEvent_Event interface {
 	isEvent_Event()
 }
@@ -1723,6 +1734,10 @@ type Event_Cache struct {
 	Cache *CacheChange `protobuf:"bytes,13,opt,name=cache,proto3,oneof"`
 }
 
+type Event_Started struct {
+	Started *Started `protobuf:"bytes,14,opt,name=started,proto3,oneof"`
+}
+
 func (*Event_PrefillStarted) isEvent_Event() {}
 
 func (*Event_PrefillDone) isEvent_Event() {}
@@ -1743,6 +1758,46 @@ func (*Event_Failed) isEvent_Event() {}
 
 func (*Event_Cache) isEvent_Event() {}
 
+func (*Event_Started) isEvent_Event() {}
+
+// Started answers Start: from here on the agent takes streams of this trial. Start
+// every agent and await this before the first transfer.
+type Started struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Started) Reset() {
+	*x = Started{}
+	mi := &file_control_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Started) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Started) ProtoMessage() {}
+
+func (x *Started) ProtoReflect() protoreflect.Message {
+	mi := &file_control_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Started.ProtoReflect.Descriptor instead.
+func (*Started) Descriptor() ([]byte, []int) {
+	return file_control_proto_rawDescGZIP(), []int{21}
+}
+
 type PrefillStarted struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1751,7 +1806,7 @@ type PrefillStarted struct {
 
 func (x *PrefillStarted) Reset() {
 	*x = PrefillStarted{}
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1818,7 @@ func (x *PrefillStarted) String() string {
 func (*PrefillStarted) ProtoMessage() {}
 
 func (x *PrefillStarted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[21]
+	mi := &file_control_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1831,7 @@ func (x *PrefillStarted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillStarted.ProtoReflect.Descriptor instead.
 func (*PrefillStarted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{21}
+	return file_control_proto_rawDescGZIP(), []int{22}
 }
 
 type PrefillDone struct {
@@ -1787,7 +1842,7 @@ type PrefillDone struct {
 
 func (x *PrefillDone) Reset() {
 	*x = PrefillDone{}
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +1854,7 @@ func (x *PrefillDone) String() string {
 func (*PrefillDone) ProtoMessage() {}
 
 func (x *PrefillDone) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[22]
+	mi := &file_control_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +1867,7 @@ func (x *PrefillDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrefillDone.ProtoReflect.Descriptor instead.
 func (*PrefillDone) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{22}
+	return file_control_proto_rawDescGZIP(), []int{23}
 }
 
 type Reserved struct {
@@ -1827,7 +1882,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +1894,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[23]
+	mi := &file_control_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +1907,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{23}
+	return file_control_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Reserved) GetOk() bool {
@@ -1894,7 +1949,7 @@ type TransferSent struct {
 
 func (x *TransferSent) Reset() {
 	*x = TransferSent{}
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +1961,7 @@ func (x *TransferSent) String() string {
 func (*TransferSent) ProtoMessage() {}
 
 func (x *TransferSent) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[24]
+	mi := &file_control_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +1974,7 @@ func (x *TransferSent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferSent.ProtoReflect.Descriptor instead.
 func (*TransferSent) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{24}
+	return file_control_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TransferSent) GetStreams() []*StreamReport {
@@ -1947,7 +2002,7 @@ type TransferDone struct {
 
 func (x *TransferDone) Reset() {
 	*x = TransferDone{}
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2014,7 @@ func (x *TransferDone) String() string {
 func (*TransferDone) ProtoMessage() {}
 
 func (x *TransferDone) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[25]
+	mi := &file_control_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2027,7 @@ func (x *TransferDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferDone.ProtoReflect.Descriptor instead.
 func (*TransferDone) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{25}
+	return file_control_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TransferDone) GetStreams() []*StreamReport {
@@ -2009,7 +2064,7 @@ type StreamReport struct {
 
 func (x *StreamReport) Reset() {
 	*x = StreamReport{}
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2021,7 +2076,7 @@ func (x *StreamReport) String() string {
 func (*StreamReport) ProtoMessage() {}
 
 func (x *StreamReport) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[26]
+	mi := &file_control_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2034,7 +2089,7 @@ func (x *StreamReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamReport.ProtoReflect.Descriptor instead.
 func (*StreamReport) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{26}
+	return file_control_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *StreamReport) GetSourcePort() uint32 {
@@ -2109,7 +2164,7 @@ type Admitted struct {
 
 func (x *Admitted) Reset() {
 	*x = Admitted{}
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2121,7 +2176,7 @@ func (x *Admitted) String() string {
 func (*Admitted) ProtoMessage() {}
 
 func (x *Admitted) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[27]
+	mi := &file_control_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2189,7 @@ func (x *Admitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admitted.ProtoReflect.Descriptor instead.
 func (*Admitted) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{27}
+	return file_control_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Admitted) GetBatch() int32 {
@@ -2154,7 +2209,7 @@ type FirstToken struct {
 
 func (x *FirstToken) Reset() {
 	*x = FirstToken{}
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2221,7 @@ func (x *FirstToken) String() string {
 func (*FirstToken) ProtoMessage() {}
 
 func (x *FirstToken) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[28]
+	mi := &file_control_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2234,7 @@ func (x *FirstToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FirstToken.ProtoReflect.Descriptor instead.
 func (*FirstToken) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{28}
+	return file_control_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FirstToken) GetBatch() int32 {
@@ -2200,13 +2255,14 @@ type Finished struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Tokens         int32                  `protobuf:"varint,1,opt,name=tokens,proto3" json:"tokens,omitempty"`
 	FreePaperBytes int64                  `protobuf:"varint,2,opt,name=free_paper_bytes,json=freePaperBytes,proto3" json:"free_paper_bytes,omitempty"`
+	MeanTbtPaperNs int64                  `protobuf:"varint,3,opt,name=mean_tbt_paper_ns,json=meanTbtPaperNs,proto3" json:"mean_tbt_paper_ns,omitempty"` // mean time between tokens; 0 with fewer than two
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Finished) Reset() {
 	*x = Finished{}
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2274,7 @@ func (x *Finished) String() string {
 func (*Finished) ProtoMessage() {}
 
 func (x *Finished) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[29]
+	mi := &file_control_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2287,7 @@ func (x *Finished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finished.ProtoReflect.Descriptor instead.
 func (*Finished) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{29}
+	return file_control_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Finished) GetTokens() int32 {
@@ -2244,6 +2300,13 @@ func (x *Finished) GetTokens() int32 {
 func (x *Finished) GetFreePaperBytes() int64 {
 	if x != nil {
 		return x.FreePaperBytes
+	}
+	return 0
+}
+
+func (x *Finished) GetMeanTbtPaperNs() int64 {
+	if x != nil {
+		return x.MeanTbtPaperNs
 	}
 	return 0
 }
@@ -2262,7 +2325,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2274,7 +2337,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[30]
+	mi := &file_control_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2287,7 +2350,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{30}
+	return file_control_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Failed) GetStage() string {
@@ -2324,7 +2387,7 @@ type CacheChange struct {
 
 func (x *CacheChange) Reset() {
 	*x = CacheChange{}
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2399,7 @@ func (x *CacheChange) String() string {
 func (*CacheChange) ProtoMessage() {}
 
 func (x *CacheChange) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[31]
+	mi := &file_control_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2412,7 @@ func (x *CacheChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheChange.ProtoReflect.Descriptor instead.
 func (*CacheChange) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{31}
+	return file_control_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *CacheChange) GetStored() []uint64 {
@@ -2381,7 +2444,7 @@ type StatusRequest struct {
 
 func (x *StatusRequest) Reset() {
 	*x = StatusRequest{}
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2393,7 +2456,7 @@ func (x *StatusRequest) String() string {
 func (*StatusRequest) ProtoMessage() {}
 
 func (x *StatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[32]
+	mi := &file_control_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2406,7 +2469,7 @@ func (x *StatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusRequest.ProtoReflect.Descriptor instead.
 func (*StatusRequest) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{32}
+	return file_control_proto_rawDescGZIP(), []int{33}
 }
 
 type StatusResponse struct {
@@ -2435,7 +2498,7 @@ type StatusResponse struct {
 
 func (x *StatusResponse) Reset() {
 	*x = StatusResponse{}
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2447,7 +2510,7 @@ func (x *StatusResponse) String() string {
 func (*StatusResponse) ProtoMessage() {}
 
 func (x *StatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_control_proto_msgTypes[33]
+	mi := &file_control_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2460,7 +2523,7 @@ func (x *StatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusResponse.ProtoReflect.Descriptor instead.
 func (*StatusResponse) Descriptor() ([]byte, []int) {
-	return file_control_proto_rawDescGZIP(), []int{33}
+	return file_control_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *StatusResponse) GetRole() Role {
@@ -2702,7 +2765,7 @@ const file_control_proto_rawDesc = "" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\"\n" +
 	"\x10BackgroundSwitch\x12\x0e\n" +
-	"\x02on\x18\x01 \x01(\bR\x02on\"\xe7\x05\n" +
+	"\x02on\x18\x01 \x01(\bR\x02on\"\x9f\x06\n" +
 	"\x05Event\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1e\n" +
@@ -2718,8 +2781,10 @@ const file_control_proto_rawDesc = "" +
 	"firstToken\x129\n" +
 	"\bfinished\x18\v \x01(\v2\x1b.netkvlab.agent.v1.FinishedH\x00R\bfinished\x123\n" +
 	"\x06failed\x18\f \x01(\v2\x19.netkvlab.agent.v1.FailedH\x00R\x06failed\x126\n" +
-	"\x05cache\x18\r \x01(\v2\x1e.netkvlab.agent.v1.CacheChangeH\x00R\x05cacheB\a\n" +
-	"\x05event\"\x10\n" +
+	"\x05cache\x18\r \x01(\v2\x1e.netkvlab.agent.v1.CacheChangeH\x00R\x05cache\x126\n" +
+	"\astarted\x18\x0e \x01(\v2\x1a.netkvlab.agent.v1.StartedH\x00R\astartedB\a\n" +
+	"\x05event\"\t\n" +
+	"\aStarted\"\x10\n" +
 	"\x0ePrefillStarted\"\r\n" +
 	"\vPrefillDone\"{\n" +
 	"\bReserved\x12\x0e\n" +
@@ -2751,10 +2816,11 @@ const file_control_proto_rawDesc = "" +
 	"\n" +
 	"FirstToken\x12\x14\n" +
 	"\x05batch\x18\x01 \x01(\x05R\x05batch\x12*\n" +
-	"\x11admitted_paper_ns\x18\x02 \x01(\x03R\x0fadmittedPaperNs\"L\n" +
+	"\x11admitted_paper_ns\x18\x02 \x01(\x03R\x0fadmittedPaperNs\"w\n" +
 	"\bFinished\x12\x16\n" +
 	"\x06tokens\x18\x01 \x01(\x05R\x06tokens\x12(\n" +
-	"\x10free_paper_bytes\x18\x02 \x01(\x03R\x0efreePaperBytes\"L\n" +
+	"\x10free_paper_bytes\x18\x02 \x01(\x03R\x0efreePaperBytes\x12)\n" +
+	"\x11mean_tbt_paper_ns\x18\x03 \x01(\x03R\x0emeanTbtPaperNs\"L\n" +
 	"\x06Failed\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\tR\x05stage\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
@@ -2810,7 +2876,7 @@ func file_control_proto_rawDescGZIP() []byte {
 }
 
 var file_control_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_control_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_control_proto_goTypes = []any{
 	(Role)(0),                 // 0: netkvlab.agent.v1.Role
 	(*HelloRequest)(nil),      // 1: netkvlab.agent.v1.HelloRequest
@@ -2834,19 +2900,20 @@ var file_control_proto_goTypes = []any{
 	(*Cancel)(nil),            // 19: netkvlab.agent.v1.Cancel
 	(*BackgroundSwitch)(nil),  // 20: netkvlab.agent.v1.BackgroundSwitch
 	(*Event)(nil),             // 21: netkvlab.agent.v1.Event
-	(*PrefillStarted)(nil),    // 22: netkvlab.agent.v1.PrefillStarted
-	(*PrefillDone)(nil),       // 23: netkvlab.agent.v1.PrefillDone
-	(*Reserved)(nil),          // 24: netkvlab.agent.v1.Reserved
-	(*TransferSent)(nil),      // 25: netkvlab.agent.v1.TransferSent
-	(*TransferDone)(nil),      // 26: netkvlab.agent.v1.TransferDone
-	(*StreamReport)(nil),      // 27: netkvlab.agent.v1.StreamReport
-	(*Admitted)(nil),          // 28: netkvlab.agent.v1.Admitted
-	(*FirstToken)(nil),        // 29: netkvlab.agent.v1.FirstToken
-	(*Finished)(nil),          // 30: netkvlab.agent.v1.Finished
-	(*Failed)(nil),            // 31: netkvlab.agent.v1.Failed
-	(*CacheChange)(nil),       // 32: netkvlab.agent.v1.CacheChange
-	(*StatusRequest)(nil),     // 33: netkvlab.agent.v1.StatusRequest
-	(*StatusResponse)(nil),    // 34: netkvlab.agent.v1.StatusResponse
+	(*Started)(nil),           // 22: netkvlab.agent.v1.Started
+	(*PrefillStarted)(nil),    // 23: netkvlab.agent.v1.PrefillStarted
+	(*PrefillDone)(nil),       // 24: netkvlab.agent.v1.PrefillDone
+	(*Reserved)(nil),          // 25: netkvlab.agent.v1.Reserved
+	(*TransferSent)(nil),      // 26: netkvlab.agent.v1.TransferSent
+	(*TransferDone)(nil),      // 27: netkvlab.agent.v1.TransferDone
+	(*StreamReport)(nil),      // 28: netkvlab.agent.v1.StreamReport
+	(*Admitted)(nil),          // 29: netkvlab.agent.v1.Admitted
+	(*FirstToken)(nil),        // 30: netkvlab.agent.v1.FirstToken
+	(*Finished)(nil),          // 31: netkvlab.agent.v1.Finished
+	(*Failed)(nil),            // 32: netkvlab.agent.v1.Failed
+	(*CacheChange)(nil),       // 33: netkvlab.agent.v1.CacheChange
+	(*StatusRequest)(nil),     // 34: netkvlab.agent.v1.StatusRequest
+	(*StatusResponse)(nil),    // 35: netkvlab.agent.v1.StatusResponse
 }
 var file_control_proto_depIdxs = []int32{
 	0,  // 0: netkvlab.agent.v1.ConfigureRequest.role:type_name -> netkvlab.agent.v1.Role
@@ -2863,34 +2930,35 @@ var file_control_proto_depIdxs = []int32{
 	19, // 11: netkvlab.agent.v1.Command.cancel:type_name -> netkvlab.agent.v1.Cancel
 	20, // 12: netkvlab.agent.v1.Command.background:type_name -> netkvlab.agent.v1.BackgroundSwitch
 	18, // 13: netkvlab.agent.v1.Transfer.streams:type_name -> netkvlab.agent.v1.StreamSpec
-	22, // 14: netkvlab.agent.v1.Event.prefill_started:type_name -> netkvlab.agent.v1.PrefillStarted
-	23, // 15: netkvlab.agent.v1.Event.prefill_done:type_name -> netkvlab.agent.v1.PrefillDone
-	24, // 16: netkvlab.agent.v1.Event.reserved:type_name -> netkvlab.agent.v1.Reserved
-	25, // 17: netkvlab.agent.v1.Event.transfer_sent:type_name -> netkvlab.agent.v1.TransferSent
-	26, // 18: netkvlab.agent.v1.Event.transfer_done:type_name -> netkvlab.agent.v1.TransferDone
-	28, // 19: netkvlab.agent.v1.Event.admitted:type_name -> netkvlab.agent.v1.Admitted
-	29, // 20: netkvlab.agent.v1.Event.first_token:type_name -> netkvlab.agent.v1.FirstToken
-	30, // 21: netkvlab.agent.v1.Event.finished:type_name -> netkvlab.agent.v1.Finished
-	31, // 22: netkvlab.agent.v1.Event.failed:type_name -> netkvlab.agent.v1.Failed
-	32, // 23: netkvlab.agent.v1.Event.cache:type_name -> netkvlab.agent.v1.CacheChange
-	27, // 24: netkvlab.agent.v1.TransferSent.streams:type_name -> netkvlab.agent.v1.StreamReport
-	27, // 25: netkvlab.agent.v1.TransferDone.streams:type_name -> netkvlab.agent.v1.StreamReport
-	0,  // 26: netkvlab.agent.v1.StatusResponse.role:type_name -> netkvlab.agent.v1.Role
-	1,  // 27: netkvlab.agent.v1.Agent.Hello:input_type -> netkvlab.agent.v1.HelloRequest
-	3,  // 28: netkvlab.agent.v1.Agent.Configure:input_type -> netkvlab.agent.v1.ConfigureRequest
-	11, // 29: netkvlab.agent.v1.Agent.Warm:input_type -> netkvlab.agent.v1.WarmRequest
-	13, // 30: netkvlab.agent.v1.Agent.Session:input_type -> netkvlab.agent.v1.Command
-	33, // 31: netkvlab.agent.v1.Agent.Status:input_type -> netkvlab.agent.v1.StatusRequest
-	2,  // 32: netkvlab.agent.v1.Agent.Hello:output_type -> netkvlab.agent.v1.HelloResponse
-	4,  // 33: netkvlab.agent.v1.Agent.Configure:output_type -> netkvlab.agent.v1.ConfigureResponse
-	12, // 34: netkvlab.agent.v1.Agent.Warm:output_type -> netkvlab.agent.v1.WarmResponse
-	21, // 35: netkvlab.agent.v1.Agent.Session:output_type -> netkvlab.agent.v1.Event
-	34, // 36: netkvlab.agent.v1.Agent.Status:output_type -> netkvlab.agent.v1.StatusResponse
-	32, // [32:37] is the sub-list for method output_type
-	27, // [27:32] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	23, // 14: netkvlab.agent.v1.Event.prefill_started:type_name -> netkvlab.agent.v1.PrefillStarted
+	24, // 15: netkvlab.agent.v1.Event.prefill_done:type_name -> netkvlab.agent.v1.PrefillDone
+	25, // 16: netkvlab.agent.v1.Event.reserved:type_name -> netkvlab.agent.v1.Reserved
+	26, // 17: netkvlab.agent.v1.Event.transfer_sent:type_name -> netkvlab.agent.v1.TransferSent
+	27, // 18: netkvlab.agent.v1.Event.transfer_done:type_name -> netkvlab.agent.v1.TransferDone
+	29, // 19: netkvlab.agent.v1.Event.admitted:type_name -> netkvlab.agent.v1.Admitted
+	30, // 20: netkvlab.agent.v1.Event.first_token:type_name -> netkvlab.agent.v1.FirstToken
+	31, // 21: netkvlab.agent.v1.Event.finished:type_name -> netkvlab.agent.v1.Finished
+	32, // 22: netkvlab.agent.v1.Event.failed:type_name -> netkvlab.agent.v1.Failed
+	33, // 23: netkvlab.agent.v1.Event.cache:type_name -> netkvlab.agent.v1.CacheChange
+	22, // 24: netkvlab.agent.v1.Event.started:type_name -> netkvlab.agent.v1.Started
+	28, // 25: netkvlab.agent.v1.TransferSent.streams:type_name -> netkvlab.agent.v1.StreamReport
+	28, // 26: netkvlab.agent.v1.TransferDone.streams:type_name -> netkvlab.agent.v1.StreamReport
+	0,  // 27: netkvlab.agent.v1.StatusResponse.role:type_name -> netkvlab.agent.v1.Role
+	1,  // 28: netkvlab.agent.v1.Agent.Hello:input_type -> netkvlab.agent.v1.HelloRequest
+	3,  // 29: netkvlab.agent.v1.Agent.Configure:input_type -> netkvlab.agent.v1.ConfigureRequest
+	11, // 30: netkvlab.agent.v1.Agent.Warm:input_type -> netkvlab.agent.v1.WarmRequest
+	13, // 31: netkvlab.agent.v1.Agent.Session:input_type -> netkvlab.agent.v1.Command
+	34, // 32: netkvlab.agent.v1.Agent.Status:input_type -> netkvlab.agent.v1.StatusRequest
+	2,  // 33: netkvlab.agent.v1.Agent.Hello:output_type -> netkvlab.agent.v1.HelloResponse
+	4,  // 34: netkvlab.agent.v1.Agent.Configure:output_type -> netkvlab.agent.v1.ConfigureResponse
+	12, // 35: netkvlab.agent.v1.Agent.Warm:output_type -> netkvlab.agent.v1.WarmResponse
+	21, // 36: netkvlab.agent.v1.Agent.Session:output_type -> netkvlab.agent.v1.Event
+	35, // 37: netkvlab.agent.v1.Agent.Status:output_type -> netkvlab.agent.v1.StatusResponse
+	33, // [33:38] is the sub-list for method output_type
+	28, // [28:33] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_control_proto_init() }
@@ -2917,6 +2985,7 @@ func file_control_proto_init() {
 		(*Event_Finished)(nil),
 		(*Event_Failed)(nil),
 		(*Event_Cache)(nil),
+		(*Event_Started)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2924,7 +2993,7 @@ func file_control_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_control_proto_rawDesc), len(file_control_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1,0 +1,207 @@
+package kvagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
+)
+
+const (
+	callTimeout  = 5 * time.Second  // of a unary call whose context has no deadline
+	warmTimeout  = 60 * time.Second // the same for Warm, which may meet lost SYNs
+	closeTimeout = 5 * time.Second  // for an agent to end a session
+)
+
+// fastBackoff suits agents that are milliseconds away from being up.
+var fastBackoff = backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
+
+// Client talks to one agent. It is safe for concurrent use.
+type Client struct {
+	conn  *grpc.ClientConn
+	rpc   control.AgentClient
+	hello *control.HelloResponse
+}
+
+// Dial connects to an agent's control socket, waiting for the agent to come up
+// until ctx is done, and checks that both speak the same protocol.
+func Dial(ctx context.Context, socket string) (*Client, error) {
+	conn, err := grpc.NewClient("unix:"+socket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("agent at %s: %w", socket, err)
+	}
+	c := &Client{conn: conn, rpc: control.NewAgentClient(conn)}
+	ctx, cancel := within(ctx, callTimeout)
+	defer cancel()
+	c.hello, err = c.rpc.Hello(ctx, &control.HelloRequest{Protocol: control.Protocol}, grpc.WaitForReady(true))
+	if err == nil && c.hello.GetProtocol() != control.Protocol {
+		err = fmt.Errorf("it speaks protocol %d, this program %d: use the same netkvlab for both", c.hello.GetProtocol(), control.Protocol)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("agent at %s: hello: %w", socket, err), conn.Close())
+	}
+	return c, nil
+}
+
+// within adds a deadline to a context that has none.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+// Close drops the connection; an open session ends with it.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Hello is what the agent said of itself when it was dialled.
+func (c *Client) Hello() *control.HelloResponse { return c.hello }
+
+// Configure sets role, data plane and engine. It needs no open session.
+func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) error {
+	ctx, cancel := within(ctx, callTimeout)
+	defer cancel()
+	_, err := c.rpc.Configure(ctx, r)
+	return err
+}
+
+// Warm brings each path to so many connections and returns how many the pool holds.
+// All agents must have been configured before.
+func (c *Client) Warm(ctx context.Context, perPath int) (int, error) {
+	ctx, cancel := within(ctx, warmTimeout)
+	defer cancel()
+	r, err := c.rpc.Warm(ctx, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
+	return int(r.GetConnections()), err
+}
+
+// Status reports what is in flight.
+func (c *Client) Status(ctx context.Context) (*control.StatusResponse, error) {
+	ctx, cancel := within(ctx, callTimeout)
+	defer cancel()
+	return c.rpc.Status(ctx, &control.StatusRequest{})
+}
+
+// Session is one trial at one agent.
+//
+// Send is safe for concurrent use; Close may be called more than once.
+type Session struct {
+	stream control.Agent_SessionClient
+	cancel context.CancelFunc
+	events chan *control.Event
+	done   chan struct{} // closed when the reader has ended; err is valid then
+	err    error
+	send   sync.Mutex
+}
+
+// Session opens a trial whose paper time 0 is at the monotonic time epoch, and
+// returns when the agent has taken it up. Open the sessions of all agents before
+// the first transfer. It lasts until Close, the end of ctx or of the agent.
+func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
+	node := c.hello.GetNode()
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(callTimeout, cancel)
+	defer timer.Stop()
+	s := &Session{cancel: cancel, events: make(chan *control.Event, 256), done: make(chan struct{})}
+	var err error
+	if s.stream, err = c.rpc.Session(ctx); err != nil {
+		cancel()
+		return nil, fmt.Errorf("agent %s: open session: %w", node, err)
+	}
+	// An error of this send is io.EOF; Recv knows why.
+	_ = s.stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
+	first, err := s.stream.Recv()
+	if err == nil && first.GetStarted() == nil {
+		err = fmt.Errorf("the first event is %T, want started", first.GetEvent())
+	}
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("agent %s: start session: %w", node, err)
+	}
+	go s.read(ctx)
+	return s, nil
+}
+
+// read passes events on until the stream ends.
+func (s *Session) read(ctx context.Context) {
+	defer close(s.done)
+	defer close(s.events)
+	for {
+		e, err := s.stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			s.err = err
+			return
+		}
+		select {
+		case s.events <- e:
+		case <-ctx.Done():
+			s.err = ctx.Err()
+			return
+		}
+	}
+}
+
+// ErrSessionOver is Send's answer when the agent has ended the session. Events
+// are closed when the last one is read, and then Err says why.
+var ErrSessionOver = errors.New("the agent has ended the session")
+
+// Send gives a command. After an error the session is over.
+func (s *Session) Send(c *control.Command) error {
+	s.send.Lock()
+	defer s.send.Unlock()
+	if err := s.stream.Send(c); err != nil {
+		if errors.Is(err, io.EOF) { // gRPC's way to say that Recv knows more
+			return ErrSessionOver
+		}
+		return fmt.Errorf("send command: %w", err)
+	}
+	return nil
+}
+
+// Events are what happened, in order for each request. The channel is closed at
+// the session's end. It must be read: an agent that cannot hand out its events
+// gives the session up.
+func (s *Session) Events() <-chan *control.Event { return s.events }
+
+// Err says why the session ended: nil before its end, and after a Close that both
+// sides took part in.
+func (s *Session) Err() error {
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
+}
+
+// Close ends the trial: the agent aborts what is in progress and is idle when
+// Close returns nil. Events not read yet are dropped.
+func (s *Session) Close() error {
+	defer s.cancel()
+	s.send.Lock()
+	err := s.stream.CloseSend()
+	s.send.Unlock()
+	hurry := time.AfterFunc(closeTimeout, s.cancel)
+	defer hurry.Stop()
+	for range s.events { // unblocks the reader
+	}
+	<-s.done
+	if s.err != nil {
+		return fmt.Errorf("close session: %w", s.err)
+	}
+	return err
+}

@@ -1,0 +1,61 @@
+package kvagent
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Monotonic is the host's CLOCK_MONOTONIC in nanoseconds, the time base of
+// the control protocol: the same in every process and network namespace.
+func Monotonic() int64 { return monotonic() }
+
+func monotonic() int64 {
+	var ts unix.Timespec
+	// It fails for an unknown clock only, and this one is known since 2.6.
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return ts.Nano()
+}
+
+// kernelTimer is a timerfd. The runtime's own timers wait in whole milliseconds
+// when the process is otherwise idle and so come up to one late; a timerfd
+// wakes the poller when it is due.
+type kernelTimer struct{ f *os.File }
+
+func newKernelTimer() (*kernelTimer, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
+	if err != nil {
+		return nil, fmt.Errorf("create timerfd: %w", err)
+	}
+	return &kernelTimer{f: os.NewFile(uintptr(fd), "timerfd")}, nil
+}
+
+// set arms the timer for a monotonic time; a time that has passed fires at once.
+func (t *kernelTimer) set(at int64) error {
+	rc, err := t.f.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("arm timerfd: %w", err)
+	}
+	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(at, 1))} // 0 would disarm
+	var serr error
+	if err := rc.Control(func(fd uintptr) {
+		serr = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
+	}); err != nil {
+		return fmt.Errorf("arm timerfd: %w", err)
+	}
+	if serr != nil {
+		return fmt.Errorf("arm timerfd for %v: %w", time.Duration(at), serr)
+	}
+	return nil
+}
+
+// wait blocks until the timer fires, and returns an error once it is closed.
+func (t *kernelTimer) wait() error {
+	var count [8]byte
+	_, err := t.f.Read(count[:])
+	return err
+}
+
+func (t *kernelTimer) close() error { return t.f.Close() }

@@ -1,0 +1,202 @@
+package kvagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
+)
+
+// counters are an agent's byte counts; safe for concurrent use.
+type counters struct {
+	in, out                     atomic.Int64 // payload of transfers
+	backgroundIn, backgroundOut atomic.Int64 // payload of background traffic
+}
+
+func (c *counters) reset() {
+	for _, v := range []*atomic.Int64{&c.in, &c.out, &c.backgroundIn, &c.backgroundOut} {
+		v.Store(0)
+	}
+}
+
+func (c *counters) report(out *control.StatusResponse) {
+	out.BytesIn, out.BytesOut = c.in.Load(), c.out.Load()
+	out.BackgroundBytesIn, out.BackgroundBytesOut = c.backgroundIn.Load(), c.backgroundOut.Load()
+}
+
+// inlet is the listening side of the data plane: one listener a NIC and the
+// connections it accepted. Streams go to the receiver of the session that is
+// open; without one they are refused by closing the connection.
+type inlet struct {
+	count *counters
+	sink  atomic.Pointer[receiver]
+
+	listeners []*net.TCPListener
+	packets   []net.PacketConn
+	wg        sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	conns  map[*net.TCPConn]struct{}
+}
+
+func newInlet(ctx context.Context, n *networkConfig, count *counters) (_ *inlet, err error) {
+	in := &inlet{count: count, conns: map[*net.TCPConn]struct{}{}}
+	defer func() {
+		if err != nil {
+			in.close()
+		}
+	}()
+	for _, a := range n.addrs {
+		at := netip.AddrPortFrom(a, n.port)
+		l, err := n.options.listen(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		in.listeners = append(in.listeners, l)
+		if !n.udpSink {
+			continue
+		}
+		var lc net.ListenConfig
+		p, err := lc.ListenPacket(ctx, "udp4", at.String())
+		if err != nil {
+			return nil, fmt.Errorf("listen for background datagrams on %s: %w", at, err)
+		}
+		in.packets = append(in.packets, p)
+	}
+	for _, l := range in.listeners {
+		in.wg.Go(func() { in.accept(l) })
+	}
+	for _, p := range in.packets {
+		in.wg.Go(func() { in.discardPackets(p) })
+	}
+	return in, nil
+}
+
+// close ends listeners and connections and joins their goroutines.
+func (n *inlet) close() {
+	for _, l := range n.listeners {
+		_ = l.Close()
+	}
+	for _, p := range n.packets {
+		_ = p.Close()
+	}
+	n.mu.Lock()
+	n.closed = true
+	for c := range n.conns {
+		_ = c.Close()
+	}
+	n.mu.Unlock()
+	n.wg.Wait()
+}
+
+func (n *inlet) size() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
+}
+
+func (n *inlet) accept(l *net.TCPListener) {
+	for {
+		c, err := l.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			continue // a connection that was reset before it was accepted
+		}
+		if n.adopt(c) {
+			n.wg.Go(func() {
+				n.serve(c)
+				n.drop(c)
+			})
+		}
+	}
+}
+
+func (n *inlet) adopt(c *net.TCPConn) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		_ = c.Close()
+		return false
+	}
+	n.conns[c] = struct{}{}
+	return true
+}
+
+func (n *inlet) drop(c *net.TCPConn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.conns, c)
+	_ = c.Close()
+}
+
+// serve reads frames until the connection ends or breaks the protocol. It needs
+// no deadline while idle: whoever waits for a stream closes the connection.
+func (n *inlet) serve(c *net.TCPConn) {
+	var b [frameSize]byte
+	for {
+		if _, err := io.ReadFull(c, b[:]); err != nil {
+			return
+		}
+		var f frame
+		if f.parse(&b) != nil {
+			return
+		}
+		switch f.kind {
+		case kindWarm:
+			if reply(c, kindAck, &f, 0) != nil {
+				return
+			}
+		case kindData:
+			r := n.sink.Load()
+			if r == nil || r.receive(c, &f) != nil {
+				return
+			}
+		case kindBackground:
+			n.discard(c)
+			return
+		default:
+			return
+		}
+	}
+}
+
+// reply sends an ack or read frame for f.
+func reply(c *net.TCPConn, kind frameKind, f *frame, bytes int64) error {
+	answer := frame{kind: kind, request: f.request, attempt: f.attempt, stream: f.stream, bytes: bytes, epoch: f.epoch}
+	var b [frameSize]byte
+	answer.put(&b)
+	_, err := c.Write(b[:])
+	return err
+}
+
+func (n *inlet) discard(c *net.TCPConn) {
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	for {
+		got, err := c.Read(*buf)
+		n.count.backgroundIn.Add(int64(got))
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (n *inlet) discardPackets(p net.PacketConn) {
+	buf := make([]byte, 64<<10)
+	for {
+		got, _, err := p.ReadFrom(buf)
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		n.count.backgroundIn.Add(int64(got))
+	}
+}

@@ -1,0 +1,324 @@
+package kvagent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
+)
+
+// receiver books the incoming transfers of one session. A stream's header and
+// the controller's announcement come in either order: bytes are read at once,
+// for a receiver that waited would close the window and so change the
+// network, and are compared with the announcement when both are there.
+// Methods are safe for concurrent use.
+type receiver struct {
+	cfg   *config
+	clock paperClock
+	count *counters
+	// done and failed tell the session of an announced transfer's end. They do not block.
+	done   func(k transferKey, at time.Duration, ev *control.TransferDone)
+	failed func(k transferKey, err error, bytes int64)
+
+	mu        sync.Mutex
+	closed    bool
+	transfers map[transferKey]*inbound
+	over      map[transferKey]struct{} // ended in this session, by whatever cause
+}
+
+// inbound is one transfer on its way in. The receiver's lock guards it.
+type inbound struct {
+	key       transferKey
+	peer      string // the sender's name once announced, its address before
+	announced chan struct{}
+	specs     []*control.StreamSpec // nil until announced
+	isKnown   bool
+	streams   map[uint32]*inStream
+	complete  int
+	bytes     int64         // read so far
+	ended     chan struct{} // closed when over
+	timer     *time.Timer
+}
+
+// inStream is one stream of an inbound transfer. Its connection's goroutine
+// writes it, under the receiver's lock when others may look.
+type inStream struct {
+	conn        *net.TCPConn // nil once complete
+	want        int64
+	port        uint16
+	first, last time.Duration
+}
+
+var errRefused = errors.New("stream refused")
+
+func newReceiver(c *config, clock paperClock, count *counters) *receiver {
+	return &receiver{cfg: c, clock: clock, count: count,
+		transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{}}
+}
+
+// announce tells what to expect.
+func (r *receiver) announce(k transferKey, t *control.Transfer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if _, over := r.over[k]; over {
+		r.failed(k, errors.New("announced after it had ended: use a new attempt number"), 0)
+		return
+	}
+	in := r.lockedGet(k)
+	if in.isKnown {
+		r.lockedFail(in, errors.New("announced twice"))
+		return
+	}
+	in.isKnown, in.specs, in.peer = true, t.GetStreams(), t.GetPeer()
+	if err := checkStreams(t); err != nil {
+		r.lockedFail(in, err)
+		return
+	}
+	for i, st := range in.streams {
+		if err := in.check(i, st.want); err != nil {
+			r.lockedFail(in, err)
+			return
+		}
+	}
+	in.timer.Reset(time.Duration(r.cfg.deadline(r.clock, newRelease(t)) - monotonic()))
+	close(in.announced)
+	r.lockedFinish(in)
+}
+
+func (r *receiver) lockedGet(k transferKey) *inbound {
+	in := r.transfers[k]
+	if in == nil {
+		in = &inbound{key: k, announced: make(chan struct{}), ended: make(chan struct{}), streams: map[uint32]*inStream{}}
+		in.timer = time.AfterFunc(r.cfg.timeout, func() { r.expire(in) })
+		r.transfers[k] = in
+	}
+	return in
+}
+
+// check compares a stream's header with the announcement.
+func (in *inbound) check(stream uint32, bytes int64) error {
+	if int(stream) >= len(in.specs) {
+		return fmt.Errorf("peer %s: stream %d came, %d were announced", in.peer, stream, len(in.specs))
+	}
+	if want := in.specs[stream].GetBytes(); bytes != want {
+		return fmt.Errorf("peer %s: stream %d brings %d bytes, %d were announced", in.peer, stream, bytes, want)
+	}
+	return nil
+}
+
+func (r *receiver) expire(in *inbound) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !in.isKnown {
+		r.lockedFail(in, fmt.Errorf("peer %s: %d bytes came in %d streams and were never announced", in.peer, in.bytes, len(in.streams)))
+		return
+	}
+	r.lockedFail(in, fmt.Errorf("peer %s: not done within %v: %d of %d bytes read, %d of %d streams complete",
+		in.peer, r.cfg.timeout, in.bytes, totalBytes(in.specs), in.complete, len(in.specs)))
+}
+
+// lockedEnd closes the books on a transfer and every connection it still uses.
+// It reports whether this call ended it.
+func (r *receiver) lockedEnd(in *inbound) bool {
+	select {
+	case <-in.ended:
+		return false
+	default:
+	}
+	close(in.ended)
+	in.timer.Stop()
+	delete(r.transfers, in.key)
+	r.over[in.key] = struct{}{}
+	for _, st := range in.streams {
+		if st.conn != nil {
+			_ = st.conn.Close()
+		}
+	}
+	return true
+}
+
+func (r *receiver) lockedFail(in *inbound, err error) {
+	if r.lockedEnd(in) {
+		r.failed(in.key, err, in.bytes)
+	}
+}
+
+// lockedFinish reports a transfer whose streams are all complete.
+func (r *receiver) lockedFinish(in *inbound) {
+	if !in.isKnown || in.complete < len(in.specs) || !r.lockedEnd(in) {
+		return
+	}
+	ev := &control.TransferDone{Bytes: in.bytes, Streams: make([]*control.StreamReport, len(in.specs))}
+	var at time.Duration
+	if len(in.specs) == 0 {
+		at = r.clock.now()
+	}
+	for i, spec := range in.specs {
+		st := in.streams[uint32(i)]
+		ev.Streams[i] = &control.StreamReport{
+			SourcePort: uint32(st.port), Nic: spec.GetNic(), Path: spec.GetPath(), Bytes: st.want,
+			FirstPaperNs: int64(st.first), LastPaperNs: int64(st.last),
+		}
+		at = max(at, st.last)
+	}
+	r.done(in.key, at, ev)
+}
+
+// receive reads one stream. An error means that the connection is to be closed.
+func (r *receiver) receive(c *net.TCPConn, f *frame) error {
+	in, st, err := r.open(c, f)
+	if err != nil {
+		return err
+	}
+	if f.flags&flagPull != 0 {
+		select {
+		case <-in.announced:
+		case <-in.ended:
+			return errRefused
+		}
+		if err := reply(c, kindRead, f, f.bytes); err != nil {
+			return r.broken(in, f, 0, err)
+		}
+	}
+	if err := r.read(c, f, in, st); err != nil {
+		return err
+	}
+	if err := r.finish(in, st); err != nil {
+		return err
+	}
+	return reply(c, kindAck, f, f.bytes)
+}
+
+// open enters a stream into the books.
+func (r *receiver) open(c *net.TCPConn, f *frame) (*inbound, *inStream, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || f.epoch != r.clock.epoch {
+		return nil, nil, errRefused
+	}
+	if _, over := r.over[f.key()]; over {
+		return nil, nil, errRefused
+	}
+	in := r.lockedGet(f.key())
+	from := c.RemoteAddr().(*net.TCPAddr).AddrPort()
+	if in.peer == "" {
+		in.peer = from.Addr().String()
+	}
+	if in.streams[f.stream] != nil {
+		r.lockedFail(in, fmt.Errorf("peer %s: stream %d came twice", in.peer, f.stream))
+		return nil, nil, errRefused
+	}
+	if in.isKnown {
+		if err := in.check(f.stream, f.bytes); err != nil {
+			r.lockedFail(in, err)
+			return nil, nil, errRefused
+		}
+	}
+	st := &inStream{conn: c, want: f.bytes, port: from.Port()}
+	in.streams[f.stream] = st
+	return in, st, nil
+}
+
+// read takes payload and trailer off the connection.
+func (r *receiver) read(c *net.TCPConn, f *frame, in *inbound, st *inStream) error {
+	buf := readBuffers.Get().(*[]byte)
+	defer readBuffers.Put(buf)
+	check := newChecked(f)
+	var got int64
+	first, last := time.Duration(-1), r.clock.now()
+	for got < f.bytes {
+		n, err := c.Read((*buf)[:min(int64(len(*buf)), f.bytes-got)])
+		if n > 0 && first < 0 {
+			first = r.clock.now()
+		}
+		if f.flags&flagIntegrity != 0 {
+			check.add((*buf)[:n])
+		}
+		got += int64(n)
+		r.count.in.Add(int64(n))
+		r.progress(in, int64(n))
+		if err != nil && got < f.bytes {
+			return r.broken(in, f, got, err)
+		}
+	}
+	if f.bytes > 0 {
+		last = r.clock.now()
+	}
+	st.first, st.last = max(first, 0), last
+	if f.bytes == 0 {
+		st.first = last
+	}
+	if f.flags&flagIntegrity == 0 {
+		return nil
+	}
+	var trailer [trailerSize]byte
+	if _, err := io.ReadFull(c, trailer[:]); err != nil {
+		return r.broken(in, f, got, fmt.Errorf("trailer: %w", err))
+	}
+	if trailer != check.trailer() {
+		return r.broken(in, f, got, fmt.Errorf("integrity: checksum %x of what came, trailer says %x", check.trailer(), trailer))
+	}
+	return nil
+}
+
+func (r *receiver) progress(in *inbound, n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	in.bytes += n
+}
+
+// broken fails the transfer of a stream that ended too early or wrong.
+func (r *receiver) broken(in *inbound, f *frame, got int64, err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = errors.New("closed by the peer")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lockedFail(in, fmt.Errorf("peer %s: stream %d after %d of %d bytes: %w", in.peer, f.stream, got, f.bytes, err))
+	return errRefused
+}
+
+func (r *receiver) finish(in *inbound, st *inStream) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-in.ended:
+		return errRefused
+	default:
+	}
+	st.conn = nil
+	in.complete++
+	r.lockedFinish(in)
+	return nil
+}
+
+// cancel drops a transfer without an event. Streams of it that come later are refused.
+func (r *receiver) cancel(k transferKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if in := r.transfers[k]; in != nil {
+		r.lockedEnd(in)
+	}
+	r.over[k] = struct{}{}
+}
+
+// size is the number of transfers on their way.
+func (r *receiver) size() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.transfers)
+}
+
+// close drops everything. The connections' goroutines are the inlet's.
+func (r *receiver) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, in := range r.transfers {
+		r.lockedEnd(in)
+	}
+}

@@ -1,0 +1,334 @@
+package kvagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
+)
+
+// sender runs the outgoing transfers of one session. Methods are safe for
+// concurrent use; close joins everything it started.
+type sender struct {
+	cfg    *config
+	clock  paperClock
+	alarms *alarms
+	pool   *pool
+	emit   func(*control.Event)
+	sent   *atomic.Int64 // payload bytes written, of the agent
+	chunk  []byte        // the shared payload: written over and over, it stays in the cache
+
+	mu     sync.Mutex
+	active map[transferKey]context.CancelCauseFunc
+	wg     sync.WaitGroup
+	ctx    context.Context // the session's
+}
+
+// errDropped ends a transfer of which nothing more is to be reported.
+var errDropped = errors.New("cancelled by the controller")
+
+// outbound is one transfer on its way out.
+type outbound struct {
+	key     transferKey
+	peer    *peer
+	specs   []*control.StreamSpec
+	plan    release
+	payload time.Duration // paper time before which no payload may go
+	done    atomic.Int64  // payload bytes written
+	started atomic.Int64  // paper ns of the first write; 0 before
+	reports []*control.StreamReport
+}
+
+// start begins a transfer; whatever becomes of it is an event.
+func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
+	p := s.cfg.net.peers[t.GetPeer()]
+	if p == nil {
+		s.fail(k, "protocol", fmt.Errorf("peer %q is not among the configured peers", t.GetPeer()), 0)
+		return
+	}
+	if err := checkStreams(t); err != nil {
+		s.fail(k, "protocol", err, 0)
+		return
+	}
+	o := &outbound{key: k, peer: p, specs: t.GetStreams(), plan: newRelease(t), payload: now + s.cfg.setup}
+	o.reports = make([]*control.StreamReport, len(o.specs))
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.active[k] != nil {
+		s.fail(k, "protocol", errors.New("the transfer is already under way"), 0)
+		return
+	}
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	s.active[k] = cancel
+	s.wg.Go(func() {
+		defer cancel(nil)
+		s.run(ctx, cancel, o)
+	})
+}
+
+// checkStreams refuses streams that cannot be sent.
+func checkStreams(t *control.Transfer) error {
+	for i, st := range t.GetStreams() {
+		if st.GetBytes() < 0 || st.GetSourcePort() > 65535 {
+			return fmt.Errorf("stream %d: %d bytes from source port %d", i, st.GetBytes(), st.GetSourcePort())
+		}
+	}
+	if t.GetPieces() < 0 {
+		return fmt.Errorf("pieces: %d, want 0 or more", t.GetPieces())
+	}
+	return nil
+}
+
+// deadline is when a transfer with this release schedule is given up, monotonic.
+func (c *config) deadline(clock paperClock, r release) int64 {
+	from := monotonic()
+	if r.pieces > 0 {
+		from = max(from, clock.real(r.to))
+	}
+	return from + int64(c.timeout)
+}
+
+func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
+	at := s.cfg.deadline(s.clock, o.plan)
+	timer := time.AfterFunc(time.Duration(at-monotonic()), func() { cancel(s.timeoutError(o)) })
+	defer timer.Stop()
+	var streams sync.WaitGroup
+	for i := range o.specs {
+		streams.Go(func() {
+			if err := s.stream(ctx, o, uint32(i)); err != nil {
+				cancel(err) // the first failure ends the others; a timeout or a drop stays the cause
+			}
+		})
+	}
+	streams.Wait()
+	cause := context.Cause(ctx)
+	s.mu.Lock()
+	delete(s.active, o.key)
+	s.mu.Unlock()
+	switch {
+	case cause == nil:
+		s.emit(&control.Event{
+			Request: o.key.request, Attempt: o.key.attempt, AtPaperNs: int64(s.clock.now()),
+			Event: &control.Event_TransferSent{TransferSent: &control.TransferSent{Streams: o.reports, StartPaperNs: o.started.Load()}},
+		})
+	case !errors.Is(cause, errDropped):
+		s.fail(o.key, "transfer", cause, o.done.Load())
+	}
+}
+
+func (s *sender) timeoutError(o *outbound) error {
+	return fmt.Errorf("peer %s: not done within %v: %d of %d bytes written", o.peer.node, s.cfg.timeout, o.done.Load(), o.total())
+}
+
+func (o *outbound) total() int64 { return totalBytes(o.specs) }
+
+func totalBytes(specs []*control.StreamSpec) int64 {
+	var total int64
+	for _, sp := range specs {
+		total += sp.GetBytes()
+	}
+	return total
+}
+
+func (s *sender) fail(k transferKey, stage string, err error, bytes int64) {
+	s.emit(failure(k, s.clock.now(), stage, err, bytes))
+}
+
+// failure is a Failed event.
+func failure(k transferKey, at time.Duration, stage string, err error, bytes int64) *control.Event {
+	return &control.Event{
+		Request: k.request, Attempt: k.attempt, AtPaperNs: int64(at),
+		Event: &control.Event_Failed{Failed: &control.Failed{Stage: stage, Reason: err.Error(), Bytes: bytes}},
+	}
+}
+
+// stream moves one stream of a transfer: connection, set-up time, header and
+// payload as it is released, acknowledgement.
+func (s *sender) stream(ctx context.Context, o *outbound, i uint32) error {
+	spec := o.specs[i]
+	slot, err := s.pool.acquire(ctx, want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())})
+	if err != nil {
+		return err
+	}
+	// A write into a full window is ended by closing the connection.
+	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
+	rep, err := s.move(ctx, o, i, slot.link)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w",
+			o.peer.node, slot.link.to, slot.key.port, i, o.done.Load(), o.total(), err)
+		s.pool.release(slot, err)
+		return err
+	}
+	s.pool.release(slot, nil)
+	o.reports[i] = rep
+	return nil
+}
+
+// move writes a stream and waits until the receiver has it all.
+func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*control.StreamReport, error) {
+	before, err := readTCPStats(l.raw)
+	if err != nil {
+		return nil, err
+	}
+	f := frame{kind: kindData, request: o.key.request, attempt: o.key.attempt, stream: i, bytes: o.specs[i].GetBytes(), epoch: s.clock.epoch}
+	if s.cfg.integrity {
+		f.flags |= flagIntegrity
+	}
+	f.trailer = f.wantTrailer()
+	first, err := s.write(ctx, o, &f, l)
+	if err != nil {
+		return nil, l.explain(err)
+	}
+	ack, err := l.await(kindAck, &f, ctx.Done())
+	if err != nil {
+		return nil, err
+	}
+	if ack.bytes != f.bytes {
+		return nil, fmt.Errorf("the receiver acknowledged %d bytes", ack.bytes)
+	}
+	last := s.clock.now()
+	after, err := readTCPStats(l.raw)
+	if err != nil {
+		return nil, err
+	}
+	return &control.StreamReport{
+		SourcePort: uint32(l.from.Port()), Nic: o.specs[i].GetNic(), Path: o.specs[i].GetPath(), Bytes: f.bytes,
+		FirstPaperNs: int64(first), LastPaperNs: int64(last),
+		Retransmits: after.retransmits - before.retransmits, DeliveryRate: int64(after.deliveryRate), MinRttUs: int64(after.minRTT),
+	}, nil
+}
+
+// explain prefers the reason a connection was closed for over the error that a
+// write met because of it.
+func (l *link) explain(err error) error {
+	select {
+	case <-l.dead:
+		return l.cause
+	default:
+		return err
+	}
+}
+
+// write sends header, payload and trailer and returns when the payload began.
+// In pull mode the header goes at once as an offer and the payload waits for the
+// receiver's read; either way it waits for the set-up time and for its release.
+func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (time.Duration, error) {
+	if s.cfg.pull {
+		f.flags |= flagPull
+		if err := l.writeFrame(f, nil); err != nil {
+			return 0, err
+		}
+		if _, err := l.await(kindRead, f, ctx.Done()); err != nil {
+			return 0, err
+		}
+	}
+	if err := s.alarms.sleepUntil(ctx, s.clock.real(o.payload)); err != nil {
+		return 0, err
+	}
+	w := payloadWriter{s: s, o: o, l: l, f: f, header: !s.cfg.pull}
+	if s.cfg.integrity {
+		w.check = newChecked(f)
+		w.buffer = make([]byte, s.cfg.chunkBytes)
+	}
+	first := s.clock.now()
+	o.started.CompareAndSwap(0, int64(max(first, 1)))
+	for w.written < f.bytes {
+		ready, next := o.plan.released(f.bytes, s.clock.now())
+		if ready == w.written {
+			if err := s.alarms.sleepUntil(ctx, s.clock.real(next)); err != nil {
+				return first, err
+			}
+			continue
+		}
+		if err := w.upTo(ready); err != nil {
+			return first, err
+		}
+	}
+	return first, w.finish()
+}
+
+// payloadWriter is the inner loop of a stream.
+type payloadWriter struct {
+	s       *sender
+	o       *outbound
+	l       *link
+	f       *frame
+	header  bool // still to be written, in front of the first piece
+	written int64
+	buffer  []byte // integrity mode: its own
+	check   checked
+}
+
+// upTo writes until so many bytes of the stream are out.
+func (w *payloadWriter) upTo(limit int64) error {
+	for w.written < limit {
+		piece := w.s.chunk[:min(int64(len(w.s.chunk)), limit-w.written)]
+		if w.buffer != nil {
+			piece = w.buffer[:len(piece)]
+			w.check.fill(piece)
+		}
+		var err error
+		if w.header {
+			w.header = false
+			err = w.l.writeFrame(w.f, piece)
+		} else {
+			_, err = w.l.conn.Write(piece)
+		}
+		if err != nil {
+			return err
+		}
+		w.written += int64(len(piece))
+		w.o.done.Add(int64(len(piece)))
+		w.s.sent.Add(int64(len(piece)))
+	}
+	return nil
+}
+
+// finish writes what a stream without payload still lacks, and the trailer.
+func (w *payloadWriter) finish() error {
+	if w.header {
+		w.header = false
+		if err := w.l.writeFrame(w.f, nil); err != nil {
+			return err
+		}
+	}
+	if w.buffer == nil {
+		return nil
+	}
+	t := w.check.trailer()
+	_, err := w.l.conn.Write(t[:])
+	return err
+}
+
+// cancel drops a transfer without an event. Unknown is no error.
+func (s *sender) cancel(k transferKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.active[k]; c != nil {
+		c(errDropped)
+	}
+}
+
+func (s *sender) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.active)
+}
+
+// close drops everything and joins it. No start may follow.
+func (s *sender) close() {
+	s.mu.Lock()
+	for _, c := range s.active {
+		c(errDropped)
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+}

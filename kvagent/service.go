@@ -1,0 +1,230 @@
+package kvagent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
+)
+
+// flushTimeout is how long a session that ends may take to hand out its last events.
+const flushTimeout = 2 * time.Second
+
+// service answers the calls of the control protocol.
+type service struct {
+	control.UnimplementedAgentServer
+	node    string
+	version string
+	life    context.Context // of the agent
+	wg      sync.WaitGroup  // goroutines that read a session's commands
+
+	mu      sync.Mutex
+	cfg     *config // nil until configured
+	plane   *plane
+	session *session // nil when no controller has one open
+}
+
+// Hello tells who the agent is and refuses another version of the protocol.
+func (s *service) Hello(_ context.Context, r *control.HelloRequest) (*control.HelloResponse, error) {
+	if v := r.GetProtocol(); v != 0 && v != control.Protocol {
+		return nil, status.Errorf(codes.FailedPrecondition,
+			"agent %s (version %s) speaks protocol %d, the controller %d: use the same netkvlab for both", s.node, s.version, control.Protocol, v)
+	}
+	return &control.HelloResponse{Protocol: control.Protocol, Version: s.version, Pid: int32(os.Getpid()), Node: s.node}, nil
+}
+
+// Configure replaces role and data plane.
+func (s *service) Configure(_ context.Context, r *control.ConfigureRequest) (*control.ConfigureResponse, error) {
+	c, err := parseConfig(r)
+	if err != nil {
+		return nil, status.Errorf(codes.InvalidArgument, "configure %s: %v", s.node, err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session != nil {
+		return nil, status.Errorf(codes.FailedPrecondition, "configure %s: a session is open: end it first", s.node)
+	}
+	if err := s.life.Err(); err != nil {
+		return nil, status.Errorf(codes.Unavailable, "configure %s: the agent is shutting down", s.node)
+	}
+	s.cfg = nil
+	if s.plane != nil && !s.plane.net.sameNetwork(&c.net) {
+		s.plane.close()
+		s.plane = nil
+	}
+	if s.plane == nil {
+		p, err := newPlane(s.life, c.net)
+		if err != nil {
+			return nil, status.Errorf(codes.FailedPrecondition, "configure %s: %v", s.node, err)
+		}
+		s.plane = p
+	}
+	s.plane.count.reset()
+	s.cfg = c
+	return &control.ConfigureResponse{}, nil
+}
+
+// configured returns what Configure made.
+func (s *service) configured() (*config, *plane, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.cfg == nil {
+		return nil, nil, status.Errorf(codes.FailedPrecondition, "agent %s is not configured", s.node)
+	}
+	return s.cfg, s.plane, nil
+}
+
+// Warm fills the pool.
+func (s *service) Warm(ctx context.Context, r *control.WarmRequest) (*control.WarmResponse, error) {
+	_, p, err := s.configured()
+	if err != nil {
+		return nil, err
+	}
+	if r.GetConnectionsPerPath() < 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "connections_per_path: %d, want 0 or more", r.GetConnectionsPerPath())
+	}
+	n, err := p.pool.warm(ctx, int(r.GetConnectionsPerPath()))
+	if err != nil {
+		return nil, status.Errorf(codes.Unavailable, "agent %s: %v", s.node, err)
+	}
+	return &control.WarmResponse{Connections: int32(n)}, nil
+}
+
+// Status reports occupancy.
+func (s *service) Status(context.Context, *control.StatusRequest) (*control.StatusResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := &control.StatusResponse{}
+	if s.cfg == nil {
+		return out, nil
+	}
+	out.Role = s.cfg.role
+	out.Connections = int32(s.plane.pool.size() + s.plane.inlet.size())
+	s.plane.count.report(out)
+	out.CongestionControl = s.plane.congestion
+	if s.session != nil && s.session.driver != nil {
+		s.session.status(out)
+	}
+	return out, nil
+}
+
+// Session runs one trial.
+func (s *service) Session(stream control.Agent_SessionServer) error {
+	ses, err := s.openSession()
+	if err != nil {
+		return err
+	}
+	stop := make(chan struct{})
+	defer close(stop)
+	commands := make(chan received)
+	s.wg.Go(func() { receiveCommands(stream, commands, stop) })
+	pumped := make(chan error, 1)
+	s.wg.Go(func() { pumped <- ses.out.pump(stream.Send) })
+
+	err = s.serve(stream.Context(), ses, commands, pumped)
+	s.closeSession(ses)
+	if err != nil {
+		return err
+	}
+	flush := time.NewTimer(flushTimeout)
+	defer flush.Stop()
+	select {
+	case err := <-pumped:
+		return err
+	case <-flush.C:
+		return status.Errorf(codes.DeadlineExceeded, "agent %s: the controller did not read the last events", s.node)
+	}
+}
+
+func (s *service) openSession() (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.cfg == nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "agent %s is not configured", s.node)
+	case s.session != nil:
+		return nil, status.Errorf(codes.FailedPrecondition, "agent %s has a session with another controller", s.node)
+	}
+	s.session = &session{cfg: s.cfg, plane: s.plane, out: newOutbox()}
+	return s.session, nil
+}
+
+func (s *service) closeSession(ses *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ses.close()
+	s.session = nil
+}
+
+// received is a command or the end of them.
+type received struct {
+	command *control.Command
+	err     error
+}
+
+// receiveCommands passes commands on until the stream ends, which it does at
+// the latest when its handler has returned.
+func receiveCommands(stream control.Agent_SessionServer, out chan<- received, stop <-chan struct{}) {
+	for {
+		c, err := stream.Recv()
+		select {
+		case out <- received{c, err}:
+		case <-stop:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// serve executes commands until the controller ends the session (nil), vanishes
+// or breaks the protocol, or the agent is told to stop.
+func (s *service) serve(ctx context.Context, ses *session, commands <-chan received, pumped chan error) error {
+	for {
+		select {
+		case r := <-commands:
+			if errors.Is(r.err, io.EOF) {
+				return nil
+			}
+			if r.err != nil {
+				return r.err
+			}
+			if err := s.handle(ctx, ses, r.command); err != nil {
+				return status.Errorf(codes.InvalidArgument, "agent %s: %v", s.node, err)
+			}
+		case err := <-pumped:
+			return fmt.Errorf("agent %s: send events: %w", s.node, err)
+		case <-s.life.Done():
+			return status.Errorf(codes.Unavailable, "agent %s is shutting down", s.node)
+		}
+	}
+}
+
+// handle takes the lock for Start only, whose parts Status looks at.
+func (s *service) handle(ctx context.Context, ses *session, c *control.Command) error {
+	if c.GetStart() != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+	}
+	return ses.handle(ctx, c)
+}
+
+// close ends the data plane; the server has been stopped before.
+func (s *service) close() {
+	s.wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.plane != nil {
+		s.plane.close()
+		s.plane = nil
+	}
+}

@@ -1,0 +1,37 @@
+//go:build !linux
+
+package kvagent
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+type socketOptions struct {
+	congestion string
+	dscp       int
+}
+
+func (socketOptions) control(_, _ string, _ syscall.RawConn) error { return errNotLinux }
+
+func (socketOptions) listen(context.Context, netip.AddrPort) (*net.TCPListener, error) {
+	return nil, errNotLinux
+}
+
+func (socketOptions) dial(context.Context, netip.AddrPort, netip.AddrPort) (*net.TCPConn, error) {
+	return nil, errNotLinux
+}
+
+func portTaken(error) bool { return false }
+
+func congestionInForce(syscall.Conn) (string, error) { return "", errNotLinux }
+
+type tcpStats struct {
+	retransmits  uint32
+	minRTT       uint32
+	deliveryRate uint64
+}
+
+func readTCPStats(syscall.RawConn) (tcpStats, error) { return tcpStats{}, errNotLinux }
