@@ -27,6 +27,11 @@ func checkFields(fields []field) error {
 	return nil
 }
 
+// checkStreams guards the number of path draws.
+func checkStreams(s *scenarios.Scenario) error {
+	return checkFields([]field{{"transfer.streams", float64(s.Transfer.Streams), 1, 4096}})
+}
+
 // maxTokens bounds any token count, so that sums and block counts stay small numbers.
 const maxTokens = 100_000_000
 

@@ -7,7 +7,8 @@
 // does not shift the draws of later requests. Every subsystem has a seeded
 // stream of its own (see stream): turning one knob leaves the others' draws
 // alone. The same scenario and seed give the same requests, byte for byte, on
-// every machine.
+// machines of one architecture; on another, math.Exp may round its last bit
+// differently and so move a length by a token.
 //
 // Times are paper time; nothing here is scaled. The package reads no clock and,
 // beside the trace or flow file it is given, no file.

@@ -33,6 +33,9 @@ func LoadFlows(s *scenarios.Scenario, seed uint64) ([]FlowRequest, error) {
 	if w.Kind != "flows" || w.Flows == nil {
 		return nil, fmt.Errorf("workload.kind %q with workload.flows: want kind flows and its list or file", w.Kind)
 	}
+	if err := checkStreams(s); err != nil {
+		return nil, err
+	}
 	list := w.Flows.List
 	if w.Flows.File != "" {
 		if len(list) > 0 {

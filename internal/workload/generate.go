@@ -13,6 +13,9 @@ import (
 // comparison, but any will do. Trace files are opened as the scenario names
 // them; a bad line ends it with an error that begins "file:line:".
 func Generate(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
+	if err := checkStreams(s); err != nil {
+		return nil, Report{}, err
+	}
 	var (
 		reqs   []Request
 		report Report

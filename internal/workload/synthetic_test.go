@@ -1,0 +1,295 @@
+package workload
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// ragLike is a scenario in the shape of the RAG profile.
+func ragLike() *scenarios.Scenario {
+	return &scenarios.Scenario{
+		Engine:   scenarios.Engine{BlockTokens: 512},
+		Transfer: scenarios.Transfer{Streams: 4},
+		Workload: scenarios.Workload{Kind: "synthetic", Synthetic: &scenarios.Synthetic{
+			Requests: 4000, Rate: 2, Arrivals: "poisson",
+			Prompt: scenarios.LengthTokens{Mean: 8192, Sigma: 0.6, Min: 256, Max: 131072},
+			Output: scenarios.LengthTokens{Mean: 256, Sigma: 0.5, Min: 1, Max: 2048},
+			Prefix: scenarios.Prefix{Share: 0.5, Groups: 200, Fraction: 0.5},
+		}},
+	}
+}
+
+func generate(t *testing.T, s *scenarios.Scenario, seed uint64) ([]Request, Report) {
+	t.Helper()
+	reqs, report, err := Generate(s, seed)
+	require.NoError(t, err)
+	return reqs, report
+}
+
+// digest is a fingerprint of every field of every request.
+func digest(reqs []Request) string {
+	h := sha256.New()
+	put := func(v uint64) { _ = binary.Write(h, binary.LittleEndian, v) }
+	for i := range reqs {
+		r := &reqs[i]
+		put(uint64(r.ID))
+		put(uint64(r.Arrival))
+		put(uint64(r.PromptTokens))
+		put(uint64(r.OutputTokens))
+		for _, list := range [][]uint64{r.Blocks, {r.TieBreak}, r.PathDraws} {
+			put(uint64(len(list)))
+			for _, v := range list {
+				put(v)
+			}
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// TestSameSeedSameBytes fails when a change of code or library moves the draws:
+// results of two versions would then not be comparable, which a changelog must say.
+func TestSameSeedSameBytes(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skipf("the fingerprints are of amd64; math.Exp may round its last bit otherwise on %s", runtime.GOARCH)
+	}
+	bursty := ragLike()
+	bursty.Workload.Synthetic.Arrivals, bursty.Workload.Synthetic.Burstiness = "bursty", 4
+	tests := []struct {
+		name string
+		s    *scenarios.Scenario
+		seed uint64
+		want string
+	}{
+		{"poisson, seed 1", ragLike(), 1, "1deb28cad6ba351d"},
+		{"poisson, seed 2", ragLike(), 2, "e3bac9319eade6bf"},
+		{"bursty, seed 1", bursty, 1, "98b9428fde34aa55"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			first, _ := generate(t, tt.s, tt.seed)
+			second, _ := generate(t, tt.s, tt.seed)
+			require.Equal(t, first, second)
+			assert.Equal(t, tt.want, digest(first))
+		})
+	}
+}
+
+func TestRequestLaws(t *testing.T) {
+	t.Parallel()
+	s := ragLike()
+	s.Engine.BlockTokens = 16
+	reqs, report := generate(t, s, 7)
+	require.Len(t, reqs, 4000)
+	parent := map[uint64]uint64{}
+	for i, r := range reqs {
+		require.Equal(t, i, r.ID)
+		require.GreaterOrEqual(t, r.PromptTokens, 256)
+		require.LessOrEqual(t, r.PromptTokens, 131072)
+		require.GreaterOrEqual(t, r.OutputTokens, 1)
+		require.Len(t, r.Blocks, (r.PromptTokens+15)/16)
+		require.Len(t, r.PathDraws, 4)
+		if i > 0 {
+			require.GreaterOrEqual(t, r.Arrival, reqs[i-1].Arrival)
+		}
+		before := uint64(math.MaxUint64) // stands for the root
+		for _, id := range r.Blocks {
+			if p, ok := parent[id]; ok {
+				require.Equal(t, p, before, "equal ids mean equal prefixes")
+			}
+			parent[id] = before
+			before = id
+		}
+	}
+	assert.Equal(t, 4000, report.Requests)
+	assert.Equal(t, reqs[3999].Arrival, report.LastArrival)
+}
+
+func TestMomentsAreThoseAskedFor(t *testing.T) {
+	t.Parallel()
+	s := ragLike()
+	w := s.Workload.Synthetic
+	w.Requests = 200_000
+	w.Prompt.Min, w.Prompt.Max = 1, maxTokens // uncut
+	reqs, report := generate(t, s, 3)
+	assert.InEpsilon(t, 8192, report.MeanPromptTokens, 0.01)
+	assert.InEpsilon(t, 256, report.MeanOutputTokens, 0.01)
+	assert.Zero(t, report.PromptsCut)
+	assert.InEpsilon(t, 100_000, report.LastArrival.Seconds(), 0.01, "200 000 requests at 2 a second")
+	assert.InDelta(t, 0.5, float64(report.SharedRequests)/200_000, 0.01)
+	mean, cv2 := gapMoments(reqs)
+	assert.InEpsilon(t, 0.5, mean, 0.01)
+	assert.InEpsilon(t, 1, cv2, 0.03)
+
+	w.Arrivals, w.Burstiness = "bursty", 4
+	reqs, _ = generate(t, s, 3)
+	mean, cv2 = gapMoments(reqs)
+	assert.InEpsilon(t, 0.5, mean, 0.03)
+	assert.InEpsilon(t, 4, cv2, 0.05)
+}
+
+// gapMoments returns the mean gap in seconds and its squared coefficient of variation.
+func gapMoments(reqs []Request) (mean, cv2 float64) {
+	var sum, squares float64
+	last := time.Duration(0)
+	for _, r := range reqs {
+		g := (r.Arrival - last).Seconds()
+		last = r.Arrival
+		sum += g
+		squares += g * g
+	}
+	n := float64(len(reqs))
+	mean = sum / n
+	return mean, squares/n/(mean*mean) - 1
+}
+
+func TestOneKnobLeavesTheOtherDrawsAlone(t *testing.T) {
+	t.Parallel()
+	base, _ := generate(t, ragLike(), 5)
+	arrivals := func(r Request) any { return r.Arrival }
+	prompts := func(r Request) any { return r.PromptTokens }
+	outputs := func(r Request) any { return r.OutputTokens }
+	draws := func(r Request) any { return []any{r.TieBreak, r.PathDraws[0]} }
+	tests := []struct {
+		name   string
+		change func(*scenarios.Scenario)
+		same   []func(Request) any
+	}{
+		{"the rate moves arrivals only", func(s *scenarios.Scenario) { s.Workload.Synthetic.Rate = 7 }, []func(Request) any{prompts, outputs, draws}},
+		{"burstiness moves arrivals only", func(s *scenarios.Scenario) {
+			s.Workload.Synthetic.Arrivals, s.Workload.Synthetic.Burstiness = "bursty", 3
+		}, []func(Request) any{prompts, outputs, draws}},
+		{"prompt lengths leave outputs", func(s *scenarios.Scenario) { s.Workload.Synthetic.Prompt.Sigma = 1 }, []func(Request) any{arrivals, outputs, draws}},
+		{"sharing leaves lengths", func(s *scenarios.Scenario) { s.Workload.Synthetic.Prefix.Share = 0.9 }, []func(Request) any{arrivals, prompts, outputs, draws}},
+		{"more streams leave the first draw", func(s *scenarios.Scenario) { s.Transfer.Streams = 8 }, []func(Request) any{arrivals, prompts, outputs, draws}},
+		{"more requests leave the first ones", func(s *scenarios.Scenario) { s.Workload.Synthetic.Requests = 5000 }, []func(Request) any{arrivals, prompts, outputs, draws}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := ragLike()
+			tt.change(s)
+			got, _ := generate(t, s, 5)
+			for i := range base {
+				for _, field := range tt.same {
+					require.Equal(t, field(base[i]), field(got[i]), "request %d", i)
+				}
+			}
+		})
+	}
+}
+
+func TestTwiceTheRateHalvesEveryArrival(t *testing.T) {
+	t.Parallel()
+	slow, _ := generate(t, ragLike(), 1)
+	s := ragLike()
+	s.Workload.Synthetic.Rate = 4
+	fast, _ := generate(t, s, 1)
+	for i := range slow {
+		require.InDelta(t, float64(slow[i].Arrival)/2, float64(fast[i].Arrival), 1)
+	}
+}
+
+func TestSharedPartIsWholeBlocksOfTheFraction(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name             string
+		tokens           int
+		fraction         float64
+		blocks, sharedBy int
+	}{
+		{"half of four blocks", 2048, 0.5, 4, 2},
+		{"rounds to the nearest block", 2048, 0.4, 4, 2},
+		{"rounds down to none", 2048, 0.1, 4, 0},
+		{"a partial block is never shared", 2050, 1, 5, 4},
+		{"a prompt below one block shares nothing", 300, 1, 1, 0},
+		{"fraction 0 shares nothing", 2048, 0, 4, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPrefixer(scenarios.Prefix{Share: 1, Groups: 1, Fraction: tt.fraction}, 512, 1)
+			a, sharedA := p.draw(tt.tokens)
+			b, sharedB := p.draw(tt.tokens)
+			assert.Len(t, a, tt.blocks)
+			assert.Equal(t, tt.sharedBy, sharedA)
+			assert.Equal(t, tt.sharedBy, sharedB)
+			assert.Equal(t, a[:sharedA], b[:sharedB])
+			for _, id := range a[sharedA:] {
+				assert.NotContains(t, b, id)
+			}
+		})
+	}
+}
+
+func TestConstantLengths(t *testing.T) {
+	t.Parallel()
+	s := ragLike()
+	s.Workload.Synthetic.Prompt = scenarios.LengthTokens{Mean: 16384, Sigma: 0, Min: 1, Max: 131072}
+	reqs, report := generate(t, s, 1)
+	assert.False(t, slices.ContainsFunc(reqs, func(r Request) bool { return r.PromptTokens != 16384 }))
+	assert.Zero(t, report.PromptsCut)
+}
+
+func TestDrawsAreSpreadEvenly(t *testing.T) {
+	t.Parallel()
+	s := ragLike()
+	s.Workload.Synthetic.Requests = 20_000
+	for _, paths := range []uint64{2, 3, 16} {
+		counts := make([]int, paths)
+		reqs, _ := generate(t, s, 1)
+		for _, r := range reqs {
+			for _, d := range r.PathDraws {
+				counts[d%paths]++
+			}
+		}
+		for _, c := range counts {
+			assert.InEpsilon(t, 80_000/float64(paths), c, 0.05)
+		}
+	}
+}
+
+func TestImpossibleScenariosAreErrors(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name   string
+		change func(*scenarios.Scenario)
+		want   string
+	}{
+		{"no rate", func(s *scenarios.Scenario) { s.Workload.Synthetic.Rate = 0 }, "rate is 0"},
+		{"a rate that is no number", func(s *scenarios.Scenario) { s.Workload.Synthetic.Rate = math.NaN() }, "rate is NaN"},
+		{"no request", func(s *scenarios.Scenario) { s.Workload.Synthetic.Requests = 0 }, "requests is 0"},
+		{"no group to share", func(s *scenarios.Scenario) { s.Workload.Synthetic.Prefix.Groups = 0 }, "groups is 0"},
+		{"max below min", func(s *scenarios.Scenario) { s.Workload.Synthetic.Prompt.Max = 5 }, "prompt.max is 5"},
+		{"mean 0", func(s *scenarios.Scenario) { s.Workload.Synthetic.Output.Mean = 0 }, "output.mean is 0"},
+		{"bursty without burstiness", func(s *scenarios.Scenario) { s.Workload.Synthetic.Arrivals = "bursty" }, "burstiness is 0"},
+		{"unknown arrivals", func(s *scenarios.Scenario) { s.Workload.Synthetic.Arrivals = "often" }, "poisson or bursty"},
+		{"no block size", func(s *scenarios.Scenario) { s.Engine.BlockTokens = 0 }, "engine.blockTokens is 0"},
+		{"no section", func(s *scenarios.Scenario) { s.Workload.Synthetic = nil }, "is missing"},
+		{"unknown kind", func(s *scenarios.Scenario) { s.Workload.Kind = "magic" }, `"magic"`},
+		{"flows have their own loader", func(s *scenarios.Scenario) { s.Workload.Kind = "flows" }, "LoadFlows"},
+		{"centuries", func(s *scenarios.Scenario) { s.Workload.Synthetic.Rate = 1e-9 }, "292 years"},
+		{"no stream", func(s *scenarios.Scenario) { s.Transfer.Streams = 0 }, "transfer.streams is 0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			s := ragLike()
+			tt.change(s)
+			_, _, err := Generate(s, 1)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
