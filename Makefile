@@ -30,7 +30,7 @@ build: ## Build bin/netkvlab, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
 
 .PHONY: demo
-demo: ## Install what is missing, build, and run the quickstart (packets and flows compared)
+demo: ## Install what is missing, build, and run the quickstart
 	scripts/deps.sh
 	$(MAKE) --no-print-directory build
 	$(SUDO) bin/netkvlab up $(SCENARIO)
