@@ -300,7 +300,10 @@ func TestNewRefuses(t *testing.T) {
 		{"a rate scaled to nothing", func(_ *scenarios.Scenario, sc *scenarios.Scale) { sc.Rate = 1e11 }, "want at least 8"},
 		{"no NIC rate", func(s *scenarios.Scenario, _ *scenarios.Scale) { s.Topology.NICRate = 0 }, "topology.nicRate is 0"},
 		{"GPUs that do not divide", func(s *scenarios.Scenario, _ *scenarios.Scale) { s.Model.TensorParallel = 3 }, "multiple of model.tensorParallel"},
-		{"a rack beyond a /24", func(s *scenarios.Scenario, _ *scenarios.Scale) { s.Topology.ServersPerRack = 64; s.Model.TensorParallel = 1 }, "a rack needs 512"},
+		{"a rack beyond a /24", func(s *scenarios.Scenario, _ *scenarios.Scale) {
+			s.Topology.ServersPerRack = 64
+			s.Model.TensorParallel = 1
+		}, "a rack needs 512"},
 		{"an unknown role", func(s *scenarios.Scenario, _ *scenarios.Scale) { s.Placement.Pattern[0] = "chef" }, `placement.pattern[0] is "chef"`},
 		{"an unknown unit", func(s *scenarios.Scenario, _ *scenarios.Scale) { s.Placement.Unit = "row" }, `placement.unit is "row"`},
 		{"an instance that is not there", func(s *scenarios.Scenario, _ *scenarios.Scale) {

@@ -1,0 +1,243 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+)
+
+// Fabric is a standing fabric. It holds a descriptor and a netlink socket in
+// each namespace until Close. Its methods are safe for concurrent use, except
+// that Close must come last.
+type Fabric struct {
+	lab, id  string
+	plan     *fabric.Plan
+	ns       []namespace // by NodeID
+	features Features
+}
+
+// Lab is the lab's name.
+func (f *Fabric) Lab() string { return f.lab }
+
+// Plan is what the fabric was made from.
+func (f *Fabric) Plan() *fabric.Plan { return f.plan }
+
+// Features tells what the kernel lacked.
+func (f *Fabric) Features() Features { return f.features }
+
+// Names are the names of a lab's namespaces in NetnsDir, by NodeID.
+func Names(lab string, plan *fabric.Plan) []string {
+	names := make([]string, len(plan.Nodes))
+	for i := range plan.Nodes {
+		names[i] = lab + "." + plan.Nodes[i].Name
+	}
+	return names
+}
+
+func newFabric(lab string, plan *fabric.Plan) *Fabric {
+	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures()}
+	for i, name := range Names(lab, plan) {
+		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, fd: -1}
+	}
+	return f
+}
+
+// Apply makes a plan real under a lab's name. Unless it returns nil, the host
+// is as it was before. It fails with an *InUseError when a name is taken, and
+// with the context's error, after undoing what it made, when that is cancelled.
+func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
+	if err := checkLab(lab); err != nil {
+		return nil, err
+	}
+	f := newFabric(lab, plan)
+	f.id = newID()
+	for i := range f.ns {
+		path := filepath.Join(NetnsDir, f.ns[i].name)
+		if _, err := os.Lstat(path); err == nil {
+			return nil, inUse(lab, path)
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("look for %s: %w", path, err)
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if opt.Journal != nil {
+		if err := opt.Journal(Names(lab, plan)); err != nil {
+			return nil, fmt.Errorf("journal of lab %s: %w", lab, err)
+		}
+	}
+	err := f.build(ctx, opt)
+	if err == nil {
+		return f, nil
+	}
+	if cause := ctx.Err(); cause != nil {
+		err = cause // cancellation outranks the errors it caused
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	if undoErr := f.undo(undo); undoErr != nil {
+		err = errors.Join(err, fmt.Errorf("undo lab %s: %w", lab, undoErr))
+	}
+	return nil, err
+}
+
+// build makes everything, in the order that costs least: links need both
+// namespaces, shaping must precede raising (replacing the qdisc of a raised
+// link costs a grace period), routes need both ends up.
+func (f *Fabric) build(ctx context.Context, opt Options) error {
+	if err := f.createNamespaces(ctx, opt.Workers); err != nil {
+		return err
+	}
+	for _, step := range []func(b *rtnl.Batch, n *fabric.Node){f.linksOf, f.portsOf, f.routesOf} {
+		var b rtnl.Batch
+		for i := range f.plan.Nodes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.Reset()
+			step(&b, &f.plan.Nodes[i])
+			if b.Len() == 0 {
+				continue
+			}
+			if err := f.ns[i].conn.Exec(&b); err != nil {
+				return fmt.Errorf("namespace %s: %w", f.ns[i].name, err)
+			}
+		}
+	}
+	return f.awaitCarrier(ctx)
+}
+
+func (f *Fabric) linksOf(b *rtnl.Batch, n *fabric.Node) {
+	for _, port := range f.plan.Ports[n.ID] {
+		if l := &f.plan.Links[port.Link]; l.A.Node == n.ID {
+			addVeth(b, f.plan, l, f.ns[l.B.Node].fd)
+		}
+	}
+}
+
+func (f *Fabric) portsOf(b *rtnl.Batch, n *fabric.Node) {
+	for _, port := range f.plan.Ports[n.ID] {
+		addShaping(b, f.plan, port)
+		addAddr(b, ifindexOf(f.plan, port), port.Addr)
+		setUp(b, f.plan, port)
+	}
+	for _, a := range n.Addrs {
+		addAddr(b, loIndex, hostPrefix(a))
+	}
+}
+
+func (f *Fabric) routesOf(b *rtnl.Batch, n *fabric.Node) {
+	for _, port := range f.plan.Ports[n.ID] {
+		addNeighbour(b, f.plan, port)
+	}
+	for i := range n.Routes {
+		addRoute(b, f.plan, n, &n.Routes[i])
+	}
+	for _, r := range n.Rules {
+		addRule(b, r)
+	}
+}
+
+// awaitCarrier waits until every port carries: the end raised first gets its
+// carrier, and with it its qdisc, from a kernel worker a moment later, and
+// until then drops all it is given.
+func (f *Fabric) awaitCarrier(ctx context.Context) error {
+	for i := range f.ns {
+		want := len(f.plan.Ports[i])
+		for wait := 50 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
+			up, err := carrying(f.ns[i].conn)
+			if err != nil {
+				return fmt.Errorf("namespace %s: %w", f.ns[i].name, err)
+			}
+			if up >= want {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(wait):
+			}
+		}
+	}
+	return nil
+}
+
+// operUp is IF_OPER_UP of linux/if.h.
+const operUp = 6
+
+// carrying counts the interfaces of a namespace, lo aside, that can send.
+func carrying(c *rtnl.Conn) (n int, err error) {
+	links, err := dumpLinks(c)
+	for _, l := range links {
+		if l.index != loIndex && l.flags&unix.IFF_RUNNING != 0 && l.operState == operUp {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Close lets go of the fabric and leaves it standing.
+func (f *Fabric) Close() error {
+	for i := range f.ns {
+		f.ns[i].close()
+	}
+	return nil
+}
+
+// Do runs fn on a thread inside a node's namespace: sockets that fn opens, and
+// processes it starts, belong to the node. fn must not start goroutines that
+// are to be in the namespace, nor call runtime.UnlockOSThread.
+func (f *Fabric) Do(node fabric.NodeID, fn func() error) error {
+	ns, err := f.at(node)
+	if err != nil {
+		return err
+	}
+	return onThread(func() error {
+		if err := enter(ns.fd, ns.name); err != nil {
+			return err
+		}
+		return fn()
+	})
+}
+
+func (f *Fabric) at(node fabric.NodeID) (*namespace, error) {
+	if node < 0 || int(node) >= len(f.ns) {
+		return nil, fmt.Errorf("lab %s: no node %d, want 0..%d", f.lab, node, len(f.ns)-1)
+	}
+	if f.ns[node].fd < 0 {
+		return nil, fmt.Errorf("lab %s: the fabric is closed", f.lab)
+	}
+	return &f.ns[node], nil
+}
+
+// NetnsPath is the file of a node's namespace, for setns and "ip netns"; "" for
+// nodes that do not exist.
+func (f *Fabric) NetnsPath(node fabric.NodeID) string {
+	if node < 0 || int(node) >= len(f.ns) {
+		return ""
+	}
+	return filepath.Join(NetnsDir, f.ns[node].name)
+}
+
+// NetnsInode is the inode of a node's namespace: /proc/PID/ns/net of a process
+// inside has the same.
+func (f *Fabric) NetnsInode(node fabric.NodeID) (uint64, error) {
+	ns, err := f.at(node)
+	if err != nil {
+		return 0, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(ns.fd, &st); err != nil {
+		return 0, fmt.Errorf("stat namespace %s: %w", ns.name, err)
+	}
+	return st.Ino, nil
+}

@@ -1,0 +1,122 @@
+package kernel
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+)
+
+// loIndex is the loopback's interface index in every namespace; ports follow it.
+const loIndex = 1
+
+// defaultWorkers create namespaces: the one step of bring-up that gains from a
+// second thread, since the kernel serialises links, addresses and routes.
+const defaultWorkers = 2
+
+// newID is a lab's random identity, which tells two labs of one name apart.
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // documented never to fail
+	return hex.EncodeToString(b[:])
+}
+
+// mark is the alias that says whose a namespace is.
+func mark(lab, id, node string) string { return markPrefix + lab + "/" + id + "/" + node }
+
+// createNamespaces makes the namespaces of all nodes. On an error the caller
+// must still release those whose fd is set or whose name is in place.
+func (f *Fabric) createNamespaces(ctx context.Context, workers int) error {
+	if workers <= 0 {
+		workers = defaultWorkers
+	}
+	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
+		return fmt.Errorf("make the namespace folder: %w", err)
+	}
+	var next atomic.Int64
+	g, ctx := errgroup.WithContext(ctx)
+	for range min(workers, len(f.ns)) {
+		g.Go(func() error {
+			return onThread(func() error {
+				for {
+					i := int(next.Add(1)) - 1
+					if i >= len(f.ns) {
+						return nil
+					}
+					if err := ctx.Err(); err != nil {
+						return err
+					}
+					if err := f.createNamespace(&f.plan.Nodes[i], &f.ns[i]); err != nil {
+						return err
+					}
+				}
+			})
+		})
+	}
+	return g.Wait()
+}
+
+// createNamespace leaves the calling thread in a new namespace for a node.
+// The order matters: the file is what a journal announced, the mark is set
+// before the namespace gets its name, so no named namespace is ever unmarked.
+func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
+	path := filepath.Join(NetnsDir, ns.name)
+	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EEXIST) {
+		return inUse(f.lab, path)
+	}
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	_ = unix.Close(fd)
+	ns.made.file = true
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make namespace %s: %w", ns.name, err)
+	}
+	if ns.fd, err = unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open namespace %s: %w", ns.name, err)
+	}
+	if ns.conn, err = rtnl.Open(); err != nil {
+		return fmt.Errorf("namespace %s: %w", ns.name, err)
+	}
+	for _, s := range sysctls(n, f.features) {
+		if err := writeSysctl(s); err != nil {
+			return fmt.Errorf("namespace %s: %w", ns.name, err)
+		}
+	}
+	var b rtnl.Batch
+	b.Begin(unix.RTM_SETLINK, 0, "mark and raise", "lo")
+	ifinfo(&b, loIndex, unix.IFF_UP)
+	b.AttrString(unix.IFLA_IFALIAS, mark(f.lab, f.id, n.Name))
+	if err := ns.conn.Exec(&b); err != nil {
+		return fmt.Errorf("namespace %s: %w", ns.name, err)
+	}
+	if err := unix.Mount(threadNetns, path, "none", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("mount namespace %s: %w", ns.name, err)
+	}
+	ns.made.mount = true
+	return nil
+}
+
+// inUse explains who has a name.
+func inUse(lab, path string) error {
+	e := &InUseError{Lab: lab, Object: path}
+	_ = onThread(func() error {
+		m, err := readMark(path)
+		if err == nil && m.node != "" && filepath.Base(path) == m.lab+"."+m.node {
+			e.Owner = m.lab
+		}
+		return err
+	})
+	return e
+}

@@ -1,0 +1,137 @@
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+)
+
+// Open attaches to a standing lab. It fails with a *DamagedError when a
+// planned namespace is missing or carries another mark; it does not look
+// inside (Verify does).
+func Open(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (*Fabric, error) {
+	f, damage, err := attach(ctx, lab, plan)
+	if err != nil {
+		return nil, err
+	}
+	if !damage.None() {
+		_ = f.Close() // never fails
+		return nil, &DamagedError{Lab: lab, Damage: damage}
+	}
+	return f, nil
+}
+
+// Inspect tells what a standing lab lacks of its plan: namespaces, interfaces,
+// and in what is there, whatever Verify finds. A whole lab has no damage; an
+// absent one lacks all its namespaces.
+func Inspect(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (Damage, error) {
+	f, damage, err := attach(ctx, lab, plan)
+	if err != nil {
+		return damage, err
+	}
+	defer func() { _ = f.Close() }()
+	for i := range f.ns {
+		if f.ns[i].fd < 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return damage, err
+		}
+		missing, err := f.missingLinks(fabric.NodeID(i))
+		if err != nil {
+			return damage, fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
+		}
+		damage.Links = append(damage.Links, missing...)
+		diffs, err := f.verifyNode(&f.plan.Nodes[i])
+		if err != nil {
+			return damage, fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
+		}
+		damage.Other = append(damage.Other, diffs...)
+	}
+	return damage, nil
+}
+
+// missingLinks names planned interfaces that a namespace does not have.
+func (f *Fabric) missingLinks(node fabric.NodeID) ([]string, error) {
+	links, err := dumpLinks(f.ns[node].conn)
+	if err != nil {
+		return nil, err
+	}
+	have := map[string]bool{}
+	for _, l := range links {
+		have[l.name] = true
+	}
+	var missing []string
+	for _, port := range f.plan.Ports[node] {
+		if !have[port.Name] {
+			missing = append(missing, fmt.Sprintf("%s port %s", f.ns[node].node, port.Name))
+		}
+	}
+	return missing, nil
+}
+
+// attach opens what is there of a lab and tells what is not.
+func attach(ctx context.Context, lab string, plan *fabric.Plan) (*Fabric, Damage, error) {
+	var damage Damage
+	if err := checkLab(lab); err != nil {
+		return nil, damage, err
+	}
+	f := newFabric(lab, plan)
+	err := onThread(func() error {
+		for i := range f.ns {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			ns := &f.ns[i]
+			m, err := openMarked(ns)
+			switch {
+			case errors.Is(err, unix.ENOENT):
+				damage.Namespaces = append(damage.Namespaces, ns.name)
+			case err != nil:
+				return err
+			case !m.ours(lab) || f.id != "" && m.id != f.id:
+				damage.Foreign = append(damage.Foreign, ns.name)
+				ns.close()
+			default:
+				f.id = m.id
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		_ = f.Close() // never fails
+		return nil, damage, fmt.Errorf("open lab %s: %w", lab, err)
+	}
+	return f, damage, nil
+}
+
+// openMarked opens a namespace and reads its mark, on onThread's thread. A
+// plain file where a namespace should be mounted reads as one without a mark.
+func openMarked(ns *namespace) (marked, error) {
+	path := filepath.Join(NetnsDir, ns.name)
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return marked{}, fmt.Errorf("open %s: %w", path, err)
+	}
+	ns.fd = fd
+	if !isNamespace(path) {
+		return marked{name: ns.name}, nil
+	}
+	if err := enter(fd, ns.name); err != nil {
+		return marked{}, err
+	}
+	if ns.conn, err = rtnl.Open(); err != nil {
+		return marked{}, fmt.Errorf("namespace %s: %w", ns.name, err)
+	}
+	alias, err := loAlias(ns.conn)
+	if err != nil {
+		return marked{}, fmt.Errorf("namespace %s: %w", ns.name, err)
+	}
+	return parseMark(ns.name, alias), nil
+}

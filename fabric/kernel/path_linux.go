@@ -1,0 +1,173 @@
+package kernel
+
+import (
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+)
+
+// flow is what a switch hashes.
+type flow struct {
+	src, dst     netip.Addr
+	proto        uint8
+	sport, dport uint16
+}
+
+// Path asks the kernel which path packets of a flow take: proto is
+// unix.IPPROTO_TCP or IPPROTO_UDP, the NICs choose the addresses. The answer
+// holds for the whole flow: switches hash addresses and ports, nothing else.
+// Only switches with several next hops are asked, so it costs two requests of
+// some 7 us at most.
+func (f *Fabric) Path(src, dst fabric.NodeID, srcNIC, dstNIC int, proto uint8, sport, dport uint16) (fabric.Path, error) {
+	paths, fl, err := f.flowBetween(src, dst, srcNIC, dstNIC)
+	if err != nil {
+		return nil, err
+	}
+	fl.proto, fl.sport, fl.dport = proto, sport, dport
+	slots, err := f.slots(paths, []flow{fl})
+	if err != nil {
+		return nil, err
+	}
+	return paths[slots[0]], nil
+}
+
+func (f *Fabric) flowBetween(src, dst fabric.NodeID, srcNIC, dstNIC int) ([]fabric.Path, flow, error) {
+	for _, id := range []fabric.NodeID{src, dst} {
+		if _, err := f.at(id); err != nil {
+			return nil, flow{}, err
+		}
+	}
+	paths := f.plan.NICPaths(src, dst, srcNIC, dstNIC)
+	a, b := &f.plan.Nodes[src], &f.plan.Nodes[dst]
+	if len(paths) == 0 {
+		return nil, flow{}, fmt.Errorf("no path from %s NIC %d to %s NIC %d", a.Name, srcNIC, b.Name, dstNIC)
+	}
+	return paths, flow{src: a.Addrs[srcNIC], dst: b.Addrs[dstNIC]}, nil
+}
+
+// PathPorts finds source ports by path: ports[k] holds want ports, ascending,
+// whose TCP connections to dport take path k of plan.NICPaths(src, dst, nic,
+// nic). Ports are tried upwards from first; when 65535 is reached before every
+// path has its ports, that is an error. Where there is one path any port fits.
+func (f *Fabric) PathPorts(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) (ports [][]uint16, err error) {
+	paths, fl, err := f.flowBetween(src, dst, nic, nic)
+	if err != nil {
+		return nil, err
+	}
+	fl.proto, fl.dport = unix.IPPROTO_TCP, dport
+	ports = make([][]uint16, len(paths))
+	missing := want * len(paths)
+	for next := int(max(first, 1)); missing > 0; {
+		flows := make([]flow, 0, 2*missing)
+		for ; len(flows) < 2*missing && next <= 65535; next++ {
+			fl.sport = uint16(next)
+			flows = append(flows, fl)
+		}
+		if len(flows) == 0 {
+			return nil, fmt.Errorf("source ports %d..65535 from %s to %s port %d: %d paths lack %d of %d ports each: begin lower or ask for fewer",
+				first, f.plan.Nodes[src].Name, f.plan.Nodes[dst].Name, dport, len(paths), missing, want)
+		}
+		slots, err := f.slots(paths, flows)
+		if err != nil {
+			return nil, err
+		}
+		for i, slot := range slots {
+			if len(ports[slot]) < want {
+				ports[slot] = append(ports[slot], flows[i].sport)
+				missing--
+			}
+		}
+	}
+	return ports, nil
+}
+
+// slots tells for each flow between one pair of NICs which of paths it takes.
+// It descends the tree of choices: all flows start with all paths, and each
+// switch that has several next hops splits them.
+func (f *Fabric) slots(paths []fabric.Path, flows []flow) ([]int, error) {
+	slots := make([]int, len(flows))
+	if len(paths) == 1 {
+		return slots, nil
+	}
+	all := make([]int, len(flows))
+	for i := range all {
+		all[i] = i
+	}
+	candidates := make([]int, len(paths))
+	for i := range candidates {
+		candidates[i] = i
+	}
+	return slots, f.choose(paths, candidates, flows, all, 1, slots)
+}
+
+// choose settles which candidate path each of some flows takes, from hop on.
+func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, which []int, hop int, slots []int) error {
+	if len(candidates) == 1 || len(which) == 0 {
+		for _, i := range which {
+			slots[i] = candidates[0]
+		}
+		return nil
+	}
+	byPort := map[int][]int{} // egress port at this hop: candidates that leave there
+	var order []int
+	for _, c := range candidates {
+		port := f.plan.Egress(paths[c][hop]).Index
+		if byPort[port] == nil {
+			order = append(order, port)
+		}
+		byPort[port] = append(byPort[port], c)
+	}
+	if len(order) == 1 {
+		return f.choose(paths, candidates, flows, which, hop+1, slots)
+	}
+	in := f.plan.Ingress(paths[candidates[0]][hop-1])
+	chosen, err := f.nextPorts(in, flows, which)
+	if err != nil {
+		return err
+	}
+	split := map[int][]int{}
+	for k, i := range which {
+		if byPort[chosen[k]] == nil {
+			return fmt.Errorf("%s routes %s to %s out of port %d, which no equal-cost path has: the lab's routes were changed",
+				f.ns[in.Node].name, flows[i].src, flows[i].dst, chosen[k])
+		}
+		split[chosen[k]] = append(split[chosen[k]], i)
+	}
+	for _, port := range order {
+		if err := f.choose(paths, byPort[port], flows, split[port], hop+1, slots); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextPorts asks the node of port in where it would send flows that arrive there.
+func (f *Fabric) nextPorts(in *fabric.Port, flows []flow, which []int) ([]int, error) {
+	var b rtnl.Batch
+	iif := ifindexOf(f.plan, in)
+	for _, i := range which {
+		fl := &flows[i]
+		b.Begin(unix.RTM_GETROUTE, 0, "route", fl.dst.String())
+		b.U8(unix.AF_INET, 32, 32, 0, 0, 0, 0, 0)
+		b.U32(0)
+		dst, src := fl.dst.As4(), fl.src.As4()
+		b.Attr(unix.RTA_DST, dst[:])
+		b.Attr(unix.RTA_SRC, src[:])
+		b.AttrU32(unix.RTA_IIF, iif)
+		b.AttrU8(unix.RTA_IP_PROTO, fl.proto)
+		b.AttrBE16(unix.RTA_SPORT, fl.sport)
+		b.AttrBE16(unix.RTA_DPORT, fl.dport)
+	}
+	ports := make([]int, len(which))
+	err := f.ns[in.Node].conn.Query(&b, func(k int, m rtnl.Message) {
+		ports[k] = portOf(rtnl.U32(rtnl.Find(rtnl.Skip(m.Payload, unix.SizeofRtMsg), unix.RTA_OIF), 0))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: %w", f.ns[in.Node].name, err)
+	}
+	return ports, nil
+}

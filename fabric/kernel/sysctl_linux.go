@@ -1,0 +1,123 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+)
+
+// rtoMinMillis is the least TCP retransmission time: with the usual 200 ms a
+// lost last segment would cost more than most transfers take.
+const rtoMinMillis = 5
+
+const (
+	// fields5Tuple: both addresses, protocol and both ports.
+	fields5Tuple = 0x37
+	// fieldsNoDst leaves the destination and protocol out: different from
+	// fields5Tuple, so that two layers without own seeds choose differently.
+	fieldsNoDst = 0x31
+)
+
+// sysctl is one setting below /proc/sys/net of the thread's namespace.
+type sysctl struct {
+	key, value string
+	// optional settings may be missing from the kernel.
+	optional bool
+}
+
+// sysctls are the settings of a node, in writing order.
+func sysctls(n *fabric.Node, f Features) []sysctl {
+	out := []sysctl{
+		{key: "ipv6/conf/default/disable_ipv6", value: "1", optional: true},
+		{key: "ipv6/conf/all/disable_ipv6", value: "1", optional: true},
+		{key: "ipv4/conf/default/rp_filter", value: "0"},
+		{key: "ipv4/conf/all/rp_filter", value: "0"},
+		{key: "ipv4/tcp_rto_min_us", value: strconv.Itoa(rtoMinMillis * 1000), optional: true},
+	}
+	if !n.IsSwitch() {
+		return out
+	}
+	fields := f.AggHashFields
+	if n.Kind == fabric.KindToR {
+		fields = f.ToRHashFields
+	}
+	out = append(out,
+		sysctl{key: "ipv4/ip_forward", value: "1"},
+		sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"},
+		sysctl{key: "ipv4/fib_multipath_hash_fields", value: strconv.Itoa(fields)})
+	if f.HashSeed {
+		out = append(out, sysctl{key: "ipv4/fib_multipath_hash_seed", value: strconv.FormatUint(uint64(n.HashSeed), 10)})
+	}
+	return out
+}
+
+// detectFeatures looks for the settings that older kernels lack. Their files
+// are there in every namespace or in none.
+func detectFeatures() Features {
+	has := func(key string) bool {
+		_, err := os.Stat("/proc/sys/net/" + key)
+		return err == nil
+	}
+	f := Features{
+		HashSeed: has("ipv4/fib_multipath_hash_seed"), RTOMinSysctl: has("ipv4/tcp_rto_min_us"),
+		ToRHashFields: fields5Tuple, AggHashFields: fields5Tuple,
+	}
+	if !f.HashSeed {
+		f.AggHashFields = fieldsNoDst
+	}
+	return f
+}
+
+// writeSysctl writes a setting in the calling thread's namespace.
+func writeSysctl(s sysctl) error {
+	fd, err := unix.Open("/proc/sys/net/"+s.key, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		if s.optional && errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return fmt.Errorf("set net/%s: %w", s.key, err)
+	}
+	_, err = unix.Write(fd, []byte(s.value))
+	_ = unix.Close(fd)
+	if err != nil {
+		return fmt.Errorf("set net/%s to %s: %w", s.key, s.value, err)
+	}
+	return nil
+}
+
+// readSysctl reads a setting in the calling thread's namespace; "" when the
+// kernel lacks it.
+func readSysctl(key string) (string, error) {
+	b, err := os.ReadFile("/proc/sys/net/" + key)
+	if errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read net/%s: %w", key, err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// checkSysctls compares the calling thread's namespace with what a node
+// should have and returns the differences.
+func checkSysctls(n *fabric.Node, f Features) (diffs []string, err error) {
+	for _, s := range sysctls(n, f) {
+		got, err := readSysctl(s.key)
+		if err != nil {
+			return nil, err
+		}
+		if got == "" && s.optional {
+			continue
+		}
+		if got != s.value {
+			diffs = append(diffs, fmt.Sprintf("%s: sysctl net.%s is %q, want %s", n.Name, strings.ReplaceAll(s.key, "/", "."), got, s.value))
+		}
+	}
+	return diffs, nil
+}

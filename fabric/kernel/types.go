@@ -1,0 +1,171 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// NetnsDir is where namespaces have their names, shared with "ip netns".
+const NetnsDir = "/run/netns"
+
+// markPrefix begins the alias of the loopback interface in each namespace of ours.
+const markPrefix = "netkvlab/"
+
+// undoTime bounds the clean-up after a failure or a cancelled context.
+const undoTime = 20 * time.Second
+
+var (
+	labName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
+	nodeName = regexp.MustCompile(`^([pdi][0-9]+|b[0-9]+-[0-9]+|(tor|agg|core)[0-9]+-[0-9]+)$`)
+)
+
+// checkLab refuses names that could escape the naming scheme.
+func checkLab(lab string) error {
+	if !labName.MatchString(lab) {
+		return fmt.Errorf("lab name %q: want 1 to 40 of a-z, 0-9 and -, beginning and ending in a letter or digit", lab)
+	}
+	return nil
+}
+
+// Options steer Apply, Open, Inspect and Remove. The zero value is useful.
+type Options struct {
+	// Journal, if set, is called by Apply once, after all checks and before
+	// the first thing is made, with the names of all namespaces to come. Its
+	// error stops Apply with nothing made.
+	Journal func(names []string) error
+	// Planned lists names that a journal says were going to be made; Remove
+	// then also deletes empty plain files of these names. Names that are not
+	// LAB.NODE of the lab being removed are ignored.
+	Planned []string
+	// Workers creates namespaces on so many threads; 0 means two.
+	Workers int
+}
+
+// Features is what the kernel has of the things that a fabric can do without.
+type Features struct {
+	// HashSeed: each switch has its own ECMP seed (fib_multipath_hash_seed,
+	// Linux 6.11). Without it, switches above the rack leave the destination
+	// address out of the hash, which decorrelates the layers less well.
+	HashSeed bool `json:"hash_seed"`
+	// ToRHashFields and AggHashFields are the fib_multipath_hash_fields in
+	// force: 0x37 is addresses, protocol and ports.
+	ToRHashFields int `json:"tor_hash_fields"`
+	AggHashFields int `json:"agg_hash_fields"`
+	// RTOMinSysctl: tcp_rto_min_us exists (Linux 6.11); where it does not, the
+	// route metric alone sets the least retransmission time to 5 ms.
+	RTOMinSysctl bool `json:"rto_min_sysctl"`
+}
+
+// QueueCounters are what one queue has done since it was made. Bytes and
+// Packets count what left it: Ethernet frames with their 14-byte header, each
+// segment of an offloaded packet for itself. Drops counts what it refused:
+// packets as they were handed to it, each up to a sender's segment bound.
+type QueueCounters struct {
+	Bytes, Packets uint64
+	Drops          uint64
+	// BacklogBytes and BacklogPackets wait in the queue at this moment.
+	BacklogBytes, BacklogPackets uint64
+}
+
+// PortCounters are the egress counters of one port.
+type PortCounters struct {
+	// Node and Port index Plan.Nodes and the node's ports.
+	Node, Port int
+	// QueueCounters are the port's total.
+	QueueCounters
+	// KV, Background and Other are the classes of a port with Shape.Classes, zero
+	// elsewhere. Their bytes and packets sum to the total's.
+	KV, Background, Other QueueCounters
+}
+
+// Removed says what Remove did.
+type Removed struct {
+	Namespaces []string // names of namespaces that carried the lab's mark
+	Files      []string // names of empty plain files, left by an interrupted Apply
+	// Held maps namespaces that processes still live in to their process ids.
+	// Their names are gone, but their links stay until the processes end.
+	Held map[string][]int
+}
+
+// Empty reports whether there was nothing to remove.
+func (r Removed) Empty() bool { return len(r.Namespaces) == 0 && len(r.Files) == 0 }
+
+// Damage is what a standing lab lacks of its plan.
+type Damage struct {
+	Namespaces []string // names of planned namespaces that do not exist
+	Foreign    []string // planned names that exist but do not carry the lab's mark
+	Links      []string // "NODE port NAME" of planned interfaces that do not exist
+	// Other is whatever else differs, as Verify says it.
+	Other []string
+}
+
+// None reports whether nothing is missing.
+func (d Damage) None() bool {
+	return len(d.Namespaces)+len(d.Foreign)+len(d.Links)+len(d.Other) == 0
+}
+
+// String lists the damage in one line.
+func (d Damage) String() string {
+	var parts []string
+	add := func(what string, names []string) {
+		const show = 5
+		if len(names) == 0 {
+			return
+		}
+		s := strings.Join(names[:min(show, len(names))], ", ")
+		if len(names) > show {
+			s += fmt.Sprintf(" and %d more", len(names)-show)
+		}
+		parts = append(parts, what+" "+s)
+	}
+	add("missing namespaces:", d.Namespaces)
+	add("not ours:", d.Foreign)
+	add("missing links:", d.Links)
+	add("changed:", d.Other)
+	return strings.Join(parts, "; ")
+}
+
+// InUseError says that a name which a lab needs exists already.
+type InUseError struct {
+	Lab    string
+	Object string // the path that is taken
+	Owner  string // the lab whose mark it carries, empty when it is not ours
+}
+
+func (e *InUseError) Error() string {
+	switch e.Owner {
+	case "":
+		return fmt.Sprintf("lab %s: %s exists and was not made by netkvlab: remove it or choose another lab name", e.Lab, e.Object)
+	default:
+		return fmt.Sprintf("lab %s: %s exists and belongs to lab %s: run \"netkvlab down %s\" first", e.Lab, e.Object, e.Owner, e.Owner)
+	}
+}
+
+// DamagedError says that a lab to be opened is not whole.
+type DamagedError struct {
+	Lab    string
+	Damage Damage
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("lab %s is damaged: %s: run \"netkvlab down %s\" and bring it up again", e.Lab, e.Damage, e.Lab)
+}
+
+// ErrUnsupported matches every *UnsupportedError.
+var ErrUnsupported = errors.New("not supported by this host")
+
+// UnsupportedError says what this host lacks and what the kernel answered when asked.
+type UnsupportedError struct {
+	Feature, Need string // "htb", "CONFIG_NET_SCH_HTB"
+	Cause         error
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s: needs %s: %v", e.Feature, e.Need, e.Cause)
+}
+
+// Unwrap makes errors.Is match ErrUnsupported and the kernel's errno.
+func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.Cause} }
