@@ -32,12 +32,16 @@ const maxTokens = math.MaxInt32 / 2
 // open matches the prompt against the prefix index and clears the chooser.
 // False: the request itself is out of range, and there is nothing to choose.
 func (s *State) open(r *Request) bool {
-	if !s.hasPrefill(r.Prefill) || r.PromptTokens < 1 || r.PromptTokens > maxTokens || r.OutputTokens > maxTokens {
+	if !s.inRange(r) {
 		return false
 	}
 	s.prefix.match(r.Blocks, s.depth)
 	s.scratch.reset()
 	return true
+}
+
+func (s *State) inRange(r *Request) bool {
+	return s.hasPrefill(r.Prefill) && r.PromptTokens >= 1 && r.PromptTokens <= maxTokens && r.OutputTokens <= maxTokens
 }
 
 // feasible is line 1 of Algorithm 1, m_d >= s_eff(d) + m_min, with the output's
@@ -64,4 +68,6 @@ func (s *State) decision(r *Request, d int, cost float64) Decision {
 	return Decision{Decode: d, Tier: s.tier(r.Prefill, d), HitTokens: s.tokens(r, int(s.depth[d])), Cost: cost}
 }
 
-func (s *State) tier(prefill, decode int) int { return int(s.o.Oracle.Tier[prefill*s.o.Decodes+decode]) }
+func (s *State) tier(prefill, decode int) int {
+	return int(s.o.Oracle.Tier[prefill*s.o.Decodes+decode])
+}

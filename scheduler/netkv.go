@@ -32,7 +32,7 @@ func (t Terms) Cost() float64 { return t.Transfer + t.Queue + t.Decode }
 // Estimate returns the terms for one candidate, to show why a decision fell as
 // it did. Feasibility is not part of it. False: an index or the request is out of range.
 func (s *State) Estimate(r *Request, decode int, a Awareness) (Terms, bool) {
-	if !s.hasDecode(decode) || !s.hasPrefill(r.Prefill) || r.PromptTokens < 1 || r.PromptTokens > maxTokens {
+	if !s.hasDecode(decode) || !s.inRange(r) {
 		return Terms{}, false
 	}
 	hit := s.HitTokens(r, decode)

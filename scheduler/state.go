@@ -87,7 +87,7 @@ func (s *State) SetCongestion(c [Tiers]float64) {
 // exact), one place in d.Decode's queue, and the memory the reservation will
 // take, until the engine's next report through SetFree.
 func (s *State) Begin(r *Request, d Decision) bool {
-	if !s.hasDecode(d.Decode) || !s.hasPrefill(r.Prefill) || d.Tier < 0 || d.Tier >= Tiers {
+	if !s.hasDecode(d.Decode) || !s.inRange(r) || d.Tier < 0 || d.Tier >= Tiers {
 		return false
 	}
 	s.inFlight[r.Prefill*Tiers+d.Tier]++
