@@ -37,8 +37,10 @@ type Sample struct {
 
 // Trial is one run of a driver against the agents.
 type Trial struct {
-	Driver    controller.Driver
-	Members   []Member
+	Driver  controller.Driver
+	Members []Member
+	// Epoch is paper time 0 on the monotonic clock, as the sessions were told.
+	Epoch     int64
 	TimeScale float64 // T
 	// Samples delivers the oracle's samples; nil when congestion is not watched.
 	Samples <-chan Sample
@@ -48,8 +50,11 @@ type Trial struct {
 	OnProgress func(ended, total int, now time.Duration)
 }
 
-// lead is how far in the future the epoch lies, so that every agent knows it in time.
-const lead = 50 * time.Millisecond
+// Epoch is a start for a trial of so many agents: far enough in the future that
+// every one of them has been told in time.
+func Epoch(agents int) int64 {
+	return monotonic() + int64(100*time.Millisecond) + int64(agents)*int64(2*time.Millisecond)
+}
 
 // message is an agent's event, or its end.
 type message struct {
@@ -76,11 +81,10 @@ func (t *Trial) Run(ctx context.Context) error {
 			<-done
 		}
 	}()
-	clk := clock{epoch: monotonic() + int64(lead), scale: t.TimeScale}
-	if err := t.start(clk); err != nil {
+	if err := t.switchBackground(true); err != nil {
 		return err
 	}
-	return t.loop(ctx, clk, inbox)
+	return t.loop(ctx, clock{epoch: t.Epoch, scale: t.TimeScale}, inbox)
 }
 
 // listen passes on what one agent says until it stops or the trial ends.
@@ -110,16 +114,6 @@ func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message, done ch
 			return
 		}
 	}
-}
-
-func (t *Trial) start(clk clock) error {
-	for _, m := range t.Members {
-		cmd := &control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: clk.epoch}}}
-		if err := m.Session.Send(cmd); err != nil {
-			return fmt.Errorf("start the trial at agent %s: %w", m.Node, err)
-		}
-	}
-	return t.switchBackground(true)
 }
 
 func (t *Trial) switchBackground(on bool) error {
