@@ -1,10 +1,10 @@
 package results
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -19,10 +19,6 @@ const (
 	LinksFile    = "links.csv"
 	ScenarioFile = "scenario.yaml"
 	HostFile     = "host.json"
-
-	// partialSuffix marks a stream of lines that has not been finished. Whoever
-	// finds one has found a run that was killed; its lines are good up to the last line break.
-	partialSuffix = ".partial"
 )
 
 // Writer fills a run folder. Lines go to "<name>.partial" as they come and get
@@ -33,15 +29,18 @@ const (
 // appends and Finish return it, so that a full disk cannot pass unnoticed.
 type Writer struct {
 	dir      string
+	made     bool // the folder did not exist before
 	mu       sync.Mutex
 	requests *lineFile
 	links    *lineFile
 	finished bool
+	written  []string // names of whole files
 }
 
 // Create makes the run folder, with its parents, and opens its files. A folder
 // that exists must be empty: results of two runs never mix.
 func Create(dir string) (*Writer, error) {
+	_, statErr := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("create run folder: %w", err)
 	}
@@ -52,7 +51,7 @@ func Create(dir string) (*Writer, error) {
 	if len(entries) > 0 {
 		return nil, fmt.Errorf("run folder %s is not empty (holds %s): name another with --out or remove it", dir, entries[0].Name())
 	}
-	w := &Writer{dir: dir}
+	w := &Writer{dir: dir, made: errors.Is(statErr, fs.ErrNotExist)}
 	if w.requests, err = newLineFile(dir, RequestsFile); err != nil {
 		return nil, err
 	}
@@ -94,6 +93,12 @@ func (w *Writer) Flush() error {
 // WriteFile writes a whole file of the folder (report.html, trace.json,
 // scenario.yaml) under a temporary name, syncs and renames it.
 func (w *Writer) WriteFile(name string, data []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.writeLocked(name, data)
+}
+
+func (w *Writer) writeLocked(name string, data []byte) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return fmt.Errorf("run folder file %q: want a plain file name", name)
 	}
@@ -102,6 +107,7 @@ func (w *Writer) WriteFile(name string, data []byte) error {
 	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(w.dir)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
+	w.written = append(w.written, name)
 	return nil
 }
 
@@ -109,12 +115,22 @@ func (w *Writer) WriteFile(name string, data []byte) error {
 func (w *Writer) WriteScenario(yaml []byte) error { return w.WriteFile(ScenarioFile, yaml) }
 
 // WriteHost writes host.json.
-func (w *Writer) WriteHost(h *Host) error { return w.writeJSON(HostFile, h) }
+func (w *Writer) WriteHost(h *Host) error {
+	data, err := marshal(HostFile, h)
+	if err != nil {
+		return err
+	}
+	return w.WriteFile(HostFile, data)
+}
 
 // Finish gives the line files their names and writes summary.json last: a
 // folder with a summary is complete. An interrupted run is finished the same
 // way, with Meta.Interrupted set. A second Finish only rewrites the summary.
 func (w *Writer) Finish(s *Summary) error {
+	data, err := marshal(SummaryFile, s)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.finished {
@@ -123,7 +139,7 @@ func (w *Writer) Finish(s *Summary) error {
 		}
 		w.finished = true
 	}
-	return w.writeJSON(SummaryFile, s)
+	return w.writeLocked(SummaryFile, data)
 }
 
 // Close flushes and closes what Finish has not published and leaves it under
@@ -137,86 +153,40 @@ func (w *Writer) Close() error {
 	return errors.Join(w.requests.close(), w.links.close())
 }
 
-func (w *Writer) writeJSON(name string, v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return w.WriteFile(name, append(data, '\n'))
-}
-
-// errClosed is what a line file answers after it was published or closed.
-var errClosed = errors.New("run folder is closed")
-
-// lineFile is a buffered file under its partial name. Its first error stays.
-type lineFile struct {
-	path string // final name
-	file *os.File
-	buf  *bufio.Writer
-	err  error
-}
-
-func newLineFile(dir, name string) (*lineFile, error) {
-	path := filepath.Join(dir, name)
-	// O_EXCL: of two runs that race for one folder, one loses here.
-	f, err := os.OpenFile(path+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open run file: %w", err)
-	}
-	return &lineFile{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
-}
-
-func (l *lineFile) keep(doing string, err error) error {
-	if err != nil && l.err == nil {
-		l.err = fmt.Errorf("%s %s: %w", doing, l.path, err)
-	}
-	return l.err
-}
-
-func (l *lineFile) write(line []byte) error {
-	if l.err != nil {
-		return l.err
-	}
-	_, err := l.buf.Write(line)
-	return l.keep("write", err)
-}
-
-func (l *lineFile) flush() error {
-	if l.err != nil {
-		return l.err
-	}
-	return l.keep("flush", l.buf.Flush())
-}
-
-// close flushes and closes; the file keeps its partial name.
-func (l *lineFile) close() error {
-	if errors.Is(l.err, errClosed) {
+// Discard takes back a run that measured nothing: it removes the files that
+// this Writer wrote, and the folder if Create made it and nothing else is in
+// it. After Finish it does nothing.
+func (w *Writer) Discard() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finished {
 		return nil
 	}
-	err := l.flush()
-	err = errors.Join(err, l.file.Close())
-	l.err = fmt.Errorf("%s: %w", l.path, errClosed)
-	return err
-}
-
-// publish makes the content durable under the final name.
-func (l *lineFile) publish() error {
-	if err := l.flush(); err != nil {
-		return errors.Join(err, l.file.Close())
+	errs := []error{w.requests.discard(), w.links.discard()}
+	for _, name := range w.written {
+		errs = append(errs, ignoreMissing(os.Remove(filepath.Join(w.dir, name))))
 	}
-	if err := l.keep("sync", l.file.Sync()); err != nil {
-		return errors.Join(err, l.file.Close())
+	w.written = nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("discard run folder: %w", err)
 	}
-	if err := l.close(); err != nil {
-		return err
-	}
-	if err := os.Rename(l.path+partialSuffix, l.path); err != nil {
-		return fmt.Errorf("publish run file: %w", err)
+	if entries, err := os.ReadDir(w.dir); w.made && err == nil && len(entries) == 0 {
+		return ignoreMissing(os.Remove(w.dir))
 	}
 	return nil
 }
 
-// discard removes a file that was never used.
-func (l *lineFile) discard() error {
-	return errors.Join(l.file.Close(), os.Remove(l.path+partialSuffix))
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func marshal(name string, v any) ([]byte, error) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return append(data, '\n'), nil
 }

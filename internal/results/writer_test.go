@@ -106,6 +106,30 @@ func TestKilledRunKeepsItsLinesUnderThePartialName(t *testing.T) {
 	require.Error(t, w.Append(&records[1]), "closed is closed")
 }
 
+func TestDiscardLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "run")
+	w, err := Create(dir)
+	require.NoError(t, err)
+	require.NoError(t, w.WriteScenario([]byte("name: x\n")))
+	require.NoError(t, w.Discard())
+	assert.NoDirExists(t, dir)
+	require.NoError(t, w.Discard(), "twice is once")
+	require.NoError(t, w.Close())
+
+	w, err = Create(dir)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine"), nil, 0o600))
+	require.NoError(t, w.Discard())
+	assert.Equal(t, []string{"mine"}, names(t, dir), "what others put there stays")
+
+	empty := t.TempDir()
+	w, err = Create(empty)
+	require.NoError(t, err)
+	require.NoError(t, w.Discard())
+	assert.Empty(t, names(t, empty), "a folder that was there before stays")
+}
+
 func TestOpenExplainsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	_, err := Open(filepath.Join(t.TempDir(), "nowhere"))
