@@ -9,7 +9,12 @@
 //
 // Instances are dense indices: prefill instances 0..P-1, decode instances
 // 0..D-1. Ties are broken by the request's own TieBreak draw, uniformly among
-// the equal, so that paired runs of two policies meet the same luck.
+// the equal, so that paired runs of two policies meet the same luck. (Round
+// robin has no equals.)
+//
+// Start reading at State, then New for the policies, then netkv.go for the
+// terms of Algorithm 1. The line, equation and section numbers in comments are
+// those of the NetKV notes.
 package scheduler
 
 import "time"
@@ -32,7 +37,7 @@ type Oracle struct {
 // Request is what a decision needs to know of a request.
 type Request struct {
 	Prefill int // the prefill instance that holds the KV cache
-	// PromptTokens is l_r, at least 1.
+	// PromptTokens is l_r, 1 to 2^30-1; a policy finds nobody for a request out of range.
 	PromptTokens int
 	// OutputTokens is what memory must also hold; 0 where unknown.
 	OutputTokens int
