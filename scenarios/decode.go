@@ -12,7 +12,7 @@ import (
 
 // maxValues bounds the values of one file, counted each time an alias repeats
 // them: what keeps a few lines of nested aliases from filling the memory.
-const maxValues = 1_000_000
+const maxValues = 200_000
 
 // decoder fills a Scenario that already holds the defaults from a YAML tree.
 // It checks keys, types and units; ranges and relations come later.
@@ -47,7 +47,7 @@ func (d *decoder) decode(f *field, n *yaml.Node, v reflect.Value, path string) {
 func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			v.Set(reflect.New(v.Type().Elem()))
+			v.Set(freshSection(v.Type()))
 		}
 		v = v.Elem()
 	}
@@ -71,6 +71,21 @@ func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) 
 			d.decode(c, value, c.at(v), joinPath(path, c.key))
 		}
 	}
+}
+
+// freshSection is an optional section with its own defaults. Only the workload
+// has such sections, and the one its kind asks for is there already; here come
+// those that the checks will refuse, without faults of their own.
+func freshSection(pointer reflect.Type) reflect.Value {
+	for _, kind := range []string{KindSynthetic, KindTrace, KindFlows} {
+		w := reflect.ValueOf(defaults(choice{workload: kind}).Workload)
+		for i := range w.NumField() {
+			if v := w.Field(i); v.Type() == pointer && !v.IsNil() {
+				return v
+			}
+		}
+	}
+	return reflect.New(pointer.Elem())
 }
 
 // key finds the field a mapping key names, and reports it when unknown or given twice.

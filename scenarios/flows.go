@@ -70,12 +70,12 @@ func parseFlow(text []byte) (Flow, error) {
 	if dec.More() {
 		return Flow{}, errors.New("more than one object on the line")
 	}
-	most := root().child("workload").child("flows").child("list").elem.child("start").hi.Int()
+	most := time.Duration(root().child("workload").child("flows").child("list").elem.child("start").hi.Int()).Seconds()
 	switch {
 	case row.Start == nil:
 		return Flow{}, errors.New("start_s is missing")
-	case *row.Start < 0 || *row.Start > time.Duration(most).Seconds():
-		return Flow{}, fmt.Errorf("start_s must be 0..%v seconds, got %v", time.Duration(most).Seconds(), *row.Start)
+	case *row.Start < 0 || *row.Start > most:
+		return Flow{}, fmt.Errorf("start_s must be 0..%s seconds, got %s", formatFloat(most), formatFloat(*row.Start))
 	case row.From == "" || row.To == "":
 		return Flow{}, errors.New("from and to must name instances")
 	case row.Bytes < 1:

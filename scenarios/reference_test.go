@@ -24,7 +24,11 @@ func TestReferencePageIsCurrent(t *testing.T) {
 	}
 	have, err := os.ReadFile(referenceFile)
 	require.NoError(t, err)
-	require.Equal(t, page, string(have), "run go generate ./scenarios")
+	want, got := strings.Split(page, "\n"), strings.Split(string(have), "\n")
+	require.Len(t, got, len(want), "run go generate ./scenarios")
+	for i := range want {
+		require.Equal(t, want[i], got[i], "line %d: run go generate ./scenarios", i+1)
+	}
 }
 
 const referenceHead = `# Scenario reference

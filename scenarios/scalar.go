@@ -15,12 +15,23 @@ var (
 )
 
 // scan reads the text of a scalar into v, which has the field's type. It
-// checks syntax and units, never the range.
+// checks syntax and units, not the range; but 0, which stands for auto in Go,
+// is not read as auto.
 func (f *field) scan(text string, v reflect.Value) error {
 	if f.auto && text == "auto" {
 		v.SetZero()
 		return nil
 	}
+	if err := f.scanPlain(text, v); err != nil {
+		return err
+	}
+	if f.auto && v.IsZero() {
+		return fmt.Errorf("must be %s", f.allowed())
+	}
+	return nil
+}
+
+func (f *field) scanPlain(text string, v reflect.Value) error {
 	switch f.kind {
 	case kindText:
 		v.SetString(text)

@@ -11,7 +11,7 @@ import "time"
 // Scale says how they shrink on this host. Fields whose name ends in Emulated
 // are exempt.
 type Scenario struct {
-	// The lab's name. Default: the file's base name.
+	// The lab's name; left out, it is the file's base name.
 	Name string `yaml:"name" pattern:"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$" patternDoc:"1..40 of a-z, 0-9 and -, starting and ending in a letter or digit"`
 	// Free text for people.
 	Description string `yaml:"description,omitempty"`
@@ -33,7 +33,7 @@ type Scenario struct {
 	Oracle Oracle `yaml:"oracle"`
 	// The policies compared on identical requests: names, or mappings with a name. At least one (none needed with workload flows); labels unique.
 	Policies []Policy `yaml:"policies" items:"0..64"`
-	// Seeds: each one is a separate repetition of every policy. At least one, unique.
+	// Each seed is a separate repetition of every policy. At least one, unique.
 	Seeds []uint64 `yaml:"seeds" items:"1..1000"`
 	// The thresholds that SLO attainment counts.
 	SLO SLO `yaml:"slo"`
@@ -73,9 +73,9 @@ type Topology struct {
 	NICRate BitsPerSecond `yaml:"nicRate" range:"1Mbps..10Tbps"`
 	// Rate of tier 0, between instances of one server.
 	NVLinkRate BitsPerSecond `yaml:"nvlinkRate" range:"1Mbps..100Tbps"`
-	// Oversubscription and linkRates are two ways to say the same: give either one, both are written out. If both are given they must agree within 0.1%.
+	// Host capacity over uplink capacity. linkRates says the same in another way: give either one, both are written out. If both are given they must agree within 0.1%.
 	Oversubscription Oversubscription `yaml:"oversubscription"`
-	// Rates of single links above the hosts.
+	// Rates of single links above the hosts; instead of oversubscription.
 	LinkRates LinkRates `yaml:"linkRates"`
 	// One-way latency of each tier, where the kernel has netem; where it has not, the run says that it goes without.
 	Latency TierLatency `yaml:"latency"`
@@ -225,7 +225,7 @@ type Synthetic struct {
 	Rate float64 `yaml:"rate" range:"0.0001/s..100000/s" unit:"perSecond"`
 	// poisson: exponential gaps; bursty: gamma-distributed gaps.
 	Arrivals string `yaml:"arrivals" enum:"poisson|bursty"`
-	// Squared coefficient of variation of the gaps when bursty; 1 is Poisson. Default 4 when bursty.
+	// Squared coefficient of variation of the gaps when bursty; 1 is Poisson.
 	Burstiness float64 `yaml:"burstiness,omitempty" range:"0.01..1000" default:"4 when bursty"`
 	// Prompt length.
 	Prompt LengthTokens `yaml:"prompt"`
@@ -280,7 +280,7 @@ type Trace struct {
 // Flows replays explicit transfers with no engine model around them.
 type Flows struct {
 	// The transfers.
-	List []Flow `yaml:"list,omitempty" items:"0..100000"`
+	List []Flow `yaml:"list,omitempty" items:"0..10000"`
 	// JSONL of further transfers with the keys start_s, from, to, bytes, via; relative to the scenario file.
 	File string `yaml:"file,omitempty"`
 }
@@ -370,7 +370,7 @@ type Oracle struct {
 type Policy struct {
 	// One of the policies listed under Policies below.
 	Name string `yaml:"name" enum:"@policies" required:"true"`
-	// Tells two variants of one policy apart in results. Default: the name.
+	// Tells two variants of one policy apart in results.
 	Label string `yaml:"label,omitempty" pattern:"^[A-Za-z0-9*][A-Za-z0-9*._=+-]{0,39}$" patternDoc:"1..40 of letters, digits and * . _ = + -" default:"the name"`
 	// Weight of the prefix hit; cla and cla* only.
 	CacheWeight float64 `yaml:"cacheWeight,omitempty" range:"0..1000" default:"1 for cla"`

@@ -115,8 +115,8 @@ func (s *Scenario) checkMemory(f *faults) {
 	}
 	room := float64(s.Engine.Decode.Memory - s.Engine.Decode.MinFree)
 	if need := syn.Prompt.Mean * float64(s.Model.KVBytesPerToken()); need > room {
-		f.addf("engine.decode.memory", "leaves %s for KV caches, but a prompt of mean length (%s tokens) needs %s",
-			Bytes(room), formatFloat(syn.Prompt.Mean), Bytes(need))
+		f.addf("engine.decode.memory", "leaves %.3gGB for KV caches, but a prompt of mean length (%s tokens) needs %.3gGB",
+			room/giga, formatFloat(syn.Prompt.Mean), need/giga)
 	}
 }
 
