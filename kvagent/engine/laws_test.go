@@ -166,7 +166,7 @@ func (s *script) finish(t *testing.T) {
 func TestDecodeLaws(t *testing.T) {
 	t.Parallel()
 	models := []Model{step30, paperFit, {DecodeBase: 7, DecodePerSequence: 3, DecodePerContextTokenNs: 2}, {DecodeBase: 20 * ms, DecodePerContextTokenNs: 1000}}
-	for seed := range uint64(400) {
+	for seed := range uint64(200) {
 		m := models[seed%uint64(len(models))]
 		s := newScript(t, seed, m, 1+int(seed/4%5))
 		unit := m.Iteration(1, 0)
