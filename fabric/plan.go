@@ -12,6 +12,10 @@ type NodeID int
 // LinkID indexes Plan.Links.
 type LinkID int
 
+// BitsPerSecond is the rate type of scenarios, so that who works on a Plan
+// needs no other package for it.
+type BitsPerSecond = scenarios.BitsPerSecond
+
 // Kind is what a node is in the tree.
 type Kind uint8
 

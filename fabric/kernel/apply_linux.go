@@ -33,15 +33,6 @@ func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 // Features tells what the kernel lacked.
 func (f *Fabric) Features() Features { return f.features }
 
-// Names are the names of a lab's namespaces in NetnsDir, by NodeID.
-func Names(lab string, plan *fabric.Plan) []string {
-	names := make([]string, len(plan.Nodes))
-	for i := range plan.Nodes {
-		names[i] = lab + "." + plan.Nodes[i].Name
-	}
-	return names
-}
-
 func newFabric(lab string, plan *fabric.Plan) *Fabric {
 	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures()}
 	for i, name := range Names(lab, plan) {

@@ -21,6 +21,7 @@ const nsfsMagic = 0x6e736673
 type marked struct {
 	name          string
 	lab, id, node string
+	inode         uint64
 }
 
 // ours reports whether the mark belongs to the name: a namespace of ours that
@@ -78,7 +79,13 @@ func readMarkFd(fd int, path string) (marked, error) {
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", path, err)
 	}
-	return parseMark(filepath.Base(path), alias), nil
+	m := parseMark(filepath.Base(path), alias)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return none, fmt.Errorf("stat %s: %w", path, err)
+	}
+	m.inode = st.Ino
+	return m, nil
 }
 
 // loAlias reads the alias of a namespace's loopback interface.
@@ -131,19 +138,20 @@ func Labs() ([]string, error) {
 	return slices.Compact(labs), err
 }
 
-// Namespaces lists the names in NetnsDir that carry a lab's mark, sorted.
-func Namespaces(lab string) ([]string, error) {
+// Namespaces lists the namespaces that carry a lab's mark, sorted by name;
+// empty when there are none.
+func Namespaces(lab string) ([]Namespace, error) {
 	if err := checkLab(lab); err != nil {
 		return nil, err
 	}
 	all, err := scan()
-	names := []string{}
+	spaces := []Namespace{}
 	for _, m := range all {
 		if m.ours(lab) {
-			names = append(names, m.name)
+			spaces = append(spaces, Namespace{Name: m.name, Node: m.node, Path: filepath.Join(NetnsDir, m.name), Inode: m.inode})
 		}
 	}
-	return names, err
+	return spaces, err
 }
 
 func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, 32) }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Traffic control as of linux/pkt_sched.h and linux/pkt_cls.h. Rates are
@@ -53,7 +52,7 @@ func rateSpec(b *rtnl.Batch, rate uint64) {
 }
 
 // byteRate is a rate in bytes a second, rounded to the nearest.
-func byteRate(r scenarios.BitsPerSecond) uint64 { return uint64(r+4) / 8 }
+func byteRate(r fabric.BitsPerSecond) uint64 { return uint64(r+4) / 8 }
 
 // ticks is the depth of a token bucket as the kernel counts it: the time the
 // bytes take at the rate, rounded up.
@@ -91,7 +90,7 @@ func addTBF(b *rtnl.Batch, index uint32, s *fabric.Shape, name string) {
 // trafficClass is one leaf of a port with classes.
 type trafficClass struct {
 	minor uint32
-	rate  scenarios.BitsPerSecond
+	rate  fabric.BitsPerSecond
 	prio  uint32
 	dscp  int // -1: all that no other class matches
 }
@@ -130,7 +129,7 @@ func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
 	}
 }
 
-func addClass(b *rtnl.Batch, index, parent, class uint32, s *fabric.Shape, r scenarios.BitsPerSecond, prio uint32, name string) {
+func addClass(b *rtnl.Batch, index, parent, class uint32, s *fabric.Shape, r fabric.BitsPerSecond, prio uint32, name string) {
 	rate, ceil := byteRate(r), byteRate(s.Rate)
 	b.Begin(unix.RTM_NEWTCLASS, createNew, "add htb class to", name)
 	tcmsg(b, index, class, parent, 0)

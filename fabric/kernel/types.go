@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
 )
 
 // NetnsDir is where namespaces have their names, shared with "ip netns".
@@ -28,6 +30,15 @@ func checkLab(lab string) error {
 		return fmt.Errorf("lab name %q: want 1 to 40 of a-z, 0-9 and -, beginning and ending in a letter or digit", lab)
 	}
 	return nil
+}
+
+// Names are the names of a lab's namespaces in NetnsDir, by NodeID.
+func Names(lab string, plan *fabric.Plan) []string {
+	names := make([]string, len(plan.Nodes))
+	for i := range plan.Nodes {
+		names[i] = lab + "." + plan.Nodes[i].Name
+	}
+	return names
 }
 
 // Options steer Apply, Open, Inspect and Remove. The zero value is useful.
@@ -81,6 +92,14 @@ type PortCounters struct {
 	KV, Background, Other QueueCounters
 }
 
+// Namespace is one namespace of a lab.
+type Namespace struct {
+	Name  string // in NetnsDir: LAB.NODE
+	Node  string
+	Path  string // for setns and "ip netns"
+	Inode uint64 // the same as of /proc/PID/ns/net of a process inside
+}
+
 // Removed says what Remove did.
 type Removed struct {
 	Namespaces []string // names of namespaces that carried the lab's mark
@@ -88,6 +107,8 @@ type Removed struct {
 	// Held maps namespaces that processes still live in to their process ids.
 	// Their names are gone, but their links stay until the processes end.
 	Held map[string][]int
+	// Notes are sentences about what had to be guessed or was left alone.
+	Notes []string
 }
 
 // Empty reports whether there was nothing to remove.
@@ -169,3 +190,15 @@ func (e *UnsupportedError) Error() string {
 
 // Unwrap makes errors.Is match ErrUnsupported and the kernel's errno.
 func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.Cause} }
+
+// ErrDiffers matches the error of Verify when the kernel holds something else
+// than was planned, as opposed to not being able to tell.
+var ErrDiffers = errors.New("the fabric is not as planned")
+
+// Difference is one thing that is not as planned.
+type Difference struct{ Text string }
+
+func (d *Difference) Error() string { return d.Text }
+
+// Is makes errors.Is(err, ErrDiffers) true.
+func (d *Difference) Is(target error) bool { return target == ErrDiffers }

@@ -14,18 +14,6 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// ErrDiffers matches the error of Verify when the kernel holds something else
-// than was planned, as opposed to not being able to tell.
-var ErrDiffers = errors.New("the fabric is not as planned")
-
-// Difference is one thing that is not as planned.
-type Difference struct{ Text string }
-
-func (d *Difference) Error() string { return d.Text }
-
-// Is makes errors.Is(err, ErrDiffers) true.
-func (d *Difference) Is(target error) bool { return target == ErrDiffers }
-
 // Verify reads everything back from the kernel and compares it with the plan:
 // interfaces, addresses, neighbours, shaping, filters, routes, rules and
 // settings of every node, and the number of equal-cost paths of every pair of
@@ -51,7 +39,32 @@ func (f *Fabric) Verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return asError(append(diffs, d...))
+	diffs = append(diffs, d...)
+	if len(diffs) == 0 {
+		diffs = f.verifyLookups()
+	}
+	return asError(diffs)
+}
+
+// verifyLookups asks the kernel to route one flow of every host, as packets
+// would be: routes that are all right and yet lead elsewhere would show here.
+func (f *Fabric) verifyLookups() (diffs []string) {
+	var hosts []fabric.NodeID
+	for i := range f.plan.Nodes {
+		if !f.plan.Nodes[i].IsSwitch() {
+			hosts = append(hosts, fabric.NodeID(i))
+		}
+	}
+	for i, src := range hosts {
+		dst := hosts[(i+len(hosts)/2)%len(hosts)]
+		if src == dst {
+			continue
+		}
+		if _, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, uint16(20_000+i), 5001); err != nil {
+			diffs = append(diffs, err.Error())
+		}
+	}
+	return diffs
 }
 
 func asError(diffs []string) error {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // verifyShaping compares every port's qdisc, and with classes its classes,
@@ -60,7 +59,7 @@ func wideRate(spec uint32, wide []byte) uint64 {
 }
 
 // checkRate compares bytes a second with what a planned rate becomes.
-func checkRate(what string, got uint64, want scenarios.BitsPerSecond) []string {
+func checkRate(what string, got uint64, want fabric.BitsPerSecond) []string {
 	if got == byteRate(want) {
 		return nil
 	}
@@ -133,7 +132,7 @@ func dumpTC(c *rtnl.Conn, typ uint16, what string, index, parent uint32) (found 
 }
 
 // checkClass compares tc_htb_opt: rate, ceil, depths, quantum, level, priority.
-func checkClass(classes []qdisc, handle, prio uint32, s *fabric.Shape, r scenarios.BitsPerSecond) (diffs []string) {
+func checkClass(classes []qdisc, handle, prio uint32, s *fabric.Shape, r fabric.BitsPerSecond) (diffs []string) {
 	name := fmt.Sprintf("class 1:%x", handle&0xffff)
 	i := slices.IndexFunc(classes, func(q qdisc) bool { return q.handle == handle })
 	if i < 0 {

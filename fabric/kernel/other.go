@@ -1,0 +1,87 @@
+//go:build !linux
+
+package kernel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/netkvlab/netkvlab/fabric"
+)
+
+var errNotLinux = &UnsupportedError{
+	Feature: "fabric", Need: "Linux (network namespaces); the flow world runs anywhere: netkvlab sim",
+	Cause: fmt.Errorf("this is %s: %w", runtime.GOOS, errors.ErrUnsupported),
+}
+
+// Fabric is a standing fabric; on this system there never is one.
+type Fabric struct{ plan *fabric.Plan }
+
+// Apply fails: it needs Linux.
+func Apply(context.Context, string, *fabric.Plan, Options) (*Fabric, error) { return nil, errNotLinux }
+
+// Open fails: it needs Linux.
+func Open(context.Context, string, *fabric.Plan, Options) (*Fabric, error) { return nil, errNotLinux }
+
+// Inspect fails: it needs Linux.
+func Inspect(context.Context, string, *fabric.Plan, Options) (Damage, error) {
+	return Damage{}, errNotLinux
+}
+
+// Remove fails: it needs Linux.
+func Remove(context.Context, string, Options) (Removed, error) { return Removed{}, errNotLinux }
+
+// Missing fails: it needs Linux.
+func Missing(string, *fabric.Plan) ([]string, error) { return nil, errNotLinux }
+
+// Labs fails: it needs Linux.
+func Labs() ([]string, error) { return []string{}, errNotLinux }
+
+// Namespaces fails: it needs Linux.
+func Namespaces(string) ([]Namespace, error) { return []Namespace{}, errNotLinux }
+
+// Lab is empty.
+func (f *Fabric) Lab() string { return "" }
+
+// Plan is nil.
+func (f *Fabric) Plan() *fabric.Plan { return f.plan }
+
+// Features has none.
+func (f *Fabric) Features() Features { return Features{} }
+
+// Verify fails: it needs Linux.
+func (f *Fabric) Verify(context.Context) error { return errNotLinux }
+
+// Counters fails: it needs Linux.
+func (f *Fabric) Counters() ([]PortCounters, error) { return nil, errNotLinux }
+
+// CountersOf fails: it needs Linux.
+func (f *Fabric) CountersOf(...fabric.NodeID) ([]PortCounters, error) { return nil, errNotLinux }
+
+// Close does nothing.
+func (f *Fabric) Close() error { return nil }
+
+// Do fails: it needs Linux.
+func (f *Fabric) Do(fabric.NodeID, func() error) error { return errNotLinux }
+
+// NetnsPath is empty.
+func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
+
+// NetnsInode fails: it needs Linux.
+func (f *Fabric) NetnsInode(fabric.NodeID) (uint64, error) { return 0, errNotLinux }
+
+// Path fails: it needs Linux.
+func (f *Fabric) Path(_, _ fabric.NodeID, _, _ int, _ uint8, _, _ uint16) (fabric.Path, error) {
+	return nil, errNotLinux
+}
+
+// PathPorts fails: it needs Linux.
+func (f *Fabric) PathPorts(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16) ([][]uint16, error) {
+	return nil, errNotLinux
+}
+
+func (p *Probe) try() error {
+	return &UnsupportedError{Feature: p.Name, Need: "Linux", Cause: errNotLinux.Cause}
+}

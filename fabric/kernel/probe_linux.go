@@ -1,0 +1,131 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+)
+
+// rightsNeed is what every probe, and every lab, needs of its caller.
+const rightsNeed = "root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+
+// try makes a scratch namespace, which ends with the thread's stay in it, and
+// asks there.
+func (p *Probe) try() error {
+	err := onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		c, err := rtnl.Open()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = c.Close() }()
+		return p.ask(c)
+	})
+	return p.judge(err)
+}
+
+// judge turns the errnos by which a kernel says "I do not know that" into an
+// *UnsupportedError.
+func (p *Probe) judge(err error) error {
+	need := p.Need
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
+		need = rightsNeed
+	case !isUnknown(err):
+		return fmt.Errorf("probe %s: %w", p.Name, err)
+	}
+	return &UnsupportedError{Feature: p.Name, Need: need, Cause: err}
+}
+
+func isUnknown(err error) bool {
+	for _, errno := range []syscall.Errno{unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.ENODEV, unix.EPROTONOSUPPORT} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return false
+}
+
+// ask tries the thing in the calling thread's scratch namespace.
+func (p *Probe) ask(c *rtnl.Conn) error {
+	var b rtnl.Batch
+	switch p {
+	case ProbeRoot, ProbeNetns:
+		return nil
+	case ProbeVeth:
+		askVeth(&b)
+	case ProbeTBF:
+		addTBF(&b, loIndex, &fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}, "lo")
+	case ProbeHTB:
+		askQdisc(&b, "htb", func() {
+			b.Nest(tcaHTBInit)
+			b.U32(htbVersion, 10, minorOther, 0, 0)
+			b.End()
+		})
+	case ProbeU32:
+		askQdisc(&b, "htb", func() {
+			b.Nest(tcaHTBInit)
+			b.U32(htbVersion, 10, minorOther, 0, 0)
+			b.End()
+		})
+		addClass(&b, loIndex, rootHandle, classLink, &fabric.Shape{Rate: 1e8, BurstBytes: 12500}, 1e8, 0, "lo")
+		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
+	case ProbeNetem:
+		// tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
+		askQdisc(&b, "netem", func() { b.U32(0, 1000, 0, 0, 0, 0) })
+	case ProbeRED:
+		askRED(&b)
+	case ProbeHashPolicy3:
+		if err := writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}); err != nil {
+			return err
+		}
+		return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_fields", value: "55"})
+	case ProbeHashSeed:
+		return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_seed", value: "1"})
+	case ProbeRTOMin:
+		return writeSysctl(sysctl{key: "ipv4/tcp_rto_min_us", value: "5000"})
+	default:
+		return fmt.Errorf("unknown probe %q: %w", p.Name, unix.EBADRQC)
+	}
+	return c.Exec(&b)
+}
+
+func askVeth(b *rtnl.Batch) {
+	b.Begin(unix.RTM_NEWLINK, createNew, "create veth", "")
+	ifinfo(b, 0, 0)
+	b.AttrString(unix.IFLA_IFNAME, "probe0")
+	b.Nest(unix.IFLA_LINKINFO)
+	b.AttrString(unix.IFLA_INFO_KIND, "veth")
+}
+
+func askQdisc(b *rtnl.Batch, kind string, options func()) {
+	b.Begin(unix.RTM_NEWQDISC, createNew, "add "+kind+" to", "lo")
+	tcmsg(b, loIndex, rootHandle, handleRoot, 0)
+	b.AttrString(unix.TCA_KIND, kind)
+	b.Nest(unix.TCA_OPTIONS)
+	options()
+	b.End()
+}
+
+// askRED sends tc_red_qopt (limit, thresholds, logarithms, flags), and the
+// table of idle-time shifts and the probability that go with it.
+func askRED(b *rtnl.Batch) {
+	const tcaREDParms, tcaREDStab, tcaREDMaxP = 1, 2, 3
+	askQdisc(b, "red", func() {
+		b.Nest(tcaREDParms)
+		b.U32(100_000, 30_000, 60_000)
+		b.U8(5, 15, 20, 0)
+		b.End()
+		b.Attr(tcaREDStab, make([]byte, 256))
+		b.AttrU32(tcaREDMaxP, 1<<31)
+	})
+}
