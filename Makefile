@@ -83,7 +83,6 @@ generate: ## Regenerate checked-in files; fails when that changes one
 
 .PHONY: vm-test
 vm-test: build ## Run netkvlab on Debian's stock kernel in a virtual machine
-	test/vm/run.sh netkvlab doctor
 	test/vm/test.sh
 
 .PHONY: clean

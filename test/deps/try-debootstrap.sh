@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Tries scripts/deps.sh where nothing is installed: a minimal Debian made by
 # debootstrap, entered by chroot. It checks that the script installs what is missing,
-# that a second run changes nothing and takes under a second, that `make build` then
-# works with the Go that was installed, and that an unprivileged user is told what
-# to do. Needs root, debootstrap and a Debian mirror; takes some minutes. Not in CI.
+# through sudo, that a second run changes nothing and takes under a second, that
+# `make build` then works with the Go that was installed, and that a user without
+# root is told what to do. Needs root, debootstrap and a Debian mirror; takes some minutes. Not in CI.
 #
 #   test/deps/try-debootstrap.sh [suite]     default bookworm
 #
@@ -50,6 +50,7 @@ debootstrap --variant=minbase "$suite" "$target" "$mirror" >"$work/debootstrap.l
   { tail -n 20 "$work/debootstrap.log"; fail "debootstrap"; }
 mount -t proc proc "$target/proc"
 cp -L /etc/resolv.conf "$target/etc/resolv.conf"
+echo "127.0.0.1 localhost $(uname -n)" >"$target/etc/hosts"
 # A site's own certificate authorities, if it has any.
 if [ -d /usr/local/share/ca-certificates ]; then
   mkdir -p "$target/usr/local/share"
@@ -68,21 +69,26 @@ say "--check names what is missing"
 if inside bash /src/scripts/deps.sh --check >"$work/check.log" 2>&1; then fail "--check found nothing missing"; fi
 cat "$work/check.log"
 
-say "first run"
-inside bash /src/scripts/deps.sh
-say "go: $(inside bash /src/scripts/deps.sh --print-go)"
+inside sh -ec 'apt-get -qq update; apt-get -qq install -y --no-install-recommends sudo; useradd -m dev;
+  echo "dev ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/dev; chown -R dev /src' >"$work/sudo.log" 2>&1 ||
+  { cat "$work/sudo.log"; fail "installing sudo"; }
+as_dev() { inside HOME=/home/dev setpriv --reuid=dev --regid=dev --init-groups "$@"; }
+
+say "first run, by a user with sudo"
+as_dev bash /src/scripts/deps.sh
+say "go: $(as_dev bash /src/scripts/deps.sh --print-go)"
 
 packages >"$work/before"
 say "second run"
 t0=$(date +%s%N)
-inside bash /src/scripts/deps.sh
+as_dev bash /src/scripts/deps.sh
 took=$((($(date +%s%N) - t0) / 1000000))
 packages | diff "$work/before" - || fail "the second run changed packages"
 [ "$took" -lt 1000 ] || fail "the second run took $took ms"
 say "second run: nothing changed, $took ms"
-inside bash /src/scripts/deps.sh --check || fail "--check after installing"
+as_dev bash /src/scripts/deps.sh --check || fail "--check after installing"
 
 say "make build"
-inside make -C /src build
-say "$(inside /src/bin/netkvlab version | head -n 1)"
+as_dev make -C /src build
+say "$(as_dev /src/bin/netkvlab version | head -n 1)"
 say "passed"

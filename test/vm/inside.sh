@@ -1,0 +1,35 @@
+# shellcheck shell=dash
+# Runs inside the virtual machine: a lab's whole life on a kernel with modules and
+# without a hash seed. Says what it checks; the first thing that is wrong ends it.
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+host() { { ip addr; ip route; ls /run/netns 2>/dev/null; } | grep -v -e valid_lft; }
+
+netkvlab version || fail "the binary does not run"
+netkvlab validate tiny.yaml >/dev/null || fail "the scenario is not valid here"
+
+echo "== doctor: names the missing hash seed"
+netkvlab doctor >doctor.txt
+cat doctor.txt
+grep -qi 'seed' doctor.txt || fail "doctor says nothing of the hash seed"
+
+host >before.txt
+echo "== up -d, run, down"
+netkvlab up -d tiny.yaml || fail "up"
+netkvlab inspect vm-tiny >/dev/null || fail "inspect"
+netkvlab run vm-tiny --out run || fail "run"
+netkvlab down vm-tiny || fail "down"
+host >after.txt
+diff before.txt after.txt || fail "the host is not as it was"
+
+echo "== every request came to an end, and says how"
+lines=$(wc -l <run/requests.jsonl)
+[ "$lines" -eq 6 ] || fail "6 requests were sent, $lines are written down"
+completed=$(grep -c '"status":"completed"' run/requests.jsonl)
+[ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed"
+
+echo "== down of what is not there is success"
+netkvlab down vm-tiny || fail "second down"
+echo "passed"
