@@ -180,9 +180,9 @@ func (f *field) keys() []string {
 }
 
 // at returns the child's value in a section's value, following the pointer of
-// an optional section; the result is invalid where that section is not set.
+// an optional section; the result is invalid where there is no section.
 func (f *field) at(section reflect.Value) reflect.Value {
-	if section.Kind() == reflect.Pointer {
+	if section.IsValid() && section.Kind() == reflect.Pointer {
 		section = section.Elem()
 	}
 	if !section.IsValid() {

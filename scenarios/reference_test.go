@@ -59,11 +59,7 @@ func referencePage(t *testing.T) string {
 	require.Error(t, err)
 	var b strings.Builder
 	fmt.Fprintf(&b, referenceHead, err.Error()+"\n", "`"+strings.Join(Names(), "`, `")+"`")
-	s := defaults(choice{})
-	s.derive(&faults{})
-	s.deriveRates(&faults{})
-	s.Workload.Trace = defaults(choice{workload: KindTrace}).Workload.Trace
-	s.Workload.Flows = defaults(choice{workload: KindFlows}).Workload.Flows
+	s := everyDefault()
 	types := sourceComments(scenarioSource)
 	writeSection(&b, types, root(), reflect.ValueOf(s), "")
 	writeUnits(&b)

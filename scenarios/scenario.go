@@ -165,15 +165,16 @@ type Model struct {
 type Engine struct {
 	// A known set of compute times that the keys below override; custom starts from zero.
 	Compute string `yaml:"compute,omitempty" enum:"@engines"`
-	// Prefill compute: base + perTokenNs x L + perTokenSquaredNs x L^2 for L uncached tokens.
+	// Compute of a prompt.
 	Prefill PrefillEngine `yaml:"prefill"`
-	// Decode compute: an iteration of b sequences with S tokens of context takes base + perSequence x b + perContextTokenNs x S.
+	// Compute of an output token, and what an instance holds.
 	Decode DecodeEngine `yaml:"decode"`
 	// Tokens of a prefix-cache block (Mooncake: 512, and so for every trace).
 	BlockTokens int `yaml:"blockTokens" range:"1..4096"`
 }
 
-// PrefillEngine: time = Base + PerToken x L + PerTokenSquared x L^2.
+// PrefillEngine gives the compute time of a prompt with L uncached tokens: base +
+// perTokenNs x L + perTokenSquaredNs x L^2.
 type PrefillEngine struct {
 	// queue: one prompt at a time, first come first served; delay: any number at once, the paper's pure delay.
 	Mode string `yaml:"mode" enum:"queue|delay" default:"from compute"`
@@ -185,8 +186,8 @@ type PrefillEngine struct {
 	PerTokenSquaredNs float64 `yaml:"perTokenSquaredNs" range:"0..1000000" default:"from compute"`
 }
 
-// DecodeEngine: one iteration of a batch of b sequences holding S tokens of
-// context takes Base + PerSequence x b + PerContextToken x S.
+// DecodeEngine gives the time of one iteration of a batch of b sequences that
+// hold S tokens of context: base + perSequence x b + perContextTokenNs x S.
 type DecodeEngine struct {
 	// Most sequences of a batch: beta_max of Algorithm 1.
 	MaxBatch int `yaml:"maxBatch" range:"1..4096"`

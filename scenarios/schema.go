@@ -3,6 +3,7 @@ package scenarios
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type schemaNode struct {
 	Required    []string               `json:"required,omitempty"`
 	Additional  *bool                  `json:"additionalProperties,omitempty"`
 	AnyOf       []*schemaNode          `json:"anyOf,omitempty"`
+	Default     any                    `json:"default,omitempty"`
 }
 
 // Schema is the JSON Schema of a scenario file, for editors: every key with its
@@ -34,7 +36,7 @@ type schemaNode struct {
 // that 2020-12 reads differently. What several keys must fulfil together, and
 // the ranges of quantities with units, only Parse checks.
 func Schema() ([]byte, error) {
-	top := root().schema()
+	top := root().schema(reflect.ValueOf(everyDefault()))
 	top.Schema = "http://json-schema.org/draft-07/schema#"
 	top.Title = "netkvlab scenario"
 	data, err := json.MarshalIndent(top, "", "  ")
@@ -44,12 +46,43 @@ func Schema() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-func (f *field) schema() *schemaNode {
-	n := f.valueSchema()
+// everyDefault is the scenario that an empty file would give, with the
+// defaults of all three workloads in it.
+func everyDefault() *Scenario {
+	s := defaults(choice{})
+	s.derive(&faults{})
+	s.deriveRates(&faults{})
+	s.Workload.Trace = defaults(choice{workload: KindTrace}).Workload.Trace
+	s.Workload.Flows = defaults(choice{workload: KindFlows}).Workload.Flows
+	return s
+}
+
+// constantDefault is the default as JSON, nil where the key has none or where
+// it follows from other keys.
+func (f *field) constantDefault(v reflect.Value) any {
+	switch {
+	case !v.IsValid(), f.required, f.defaultDoc != "", f.optional && v.IsZero(), f.key == "name":
+		return nil
+	case f.auto:
+		return f.format(v)
+	}
+	switch f.kind {
+	case kindSection, kindList:
+		return nil
+	case kindFlag, kindInteger, kindNumber, kindSeed:
+		return v.Interface()
+	default:
+		return f.format(v)
+	}
+}
+
+// schema describes the field whose default is v; v is invalid within lists.
+func (f *field) schema(v reflect.Value) *schemaNode {
+	n := f.valueSchema(v)
 	if f.auto {
 		n = &schemaNode{AnyOf: []*schemaNode{{Enum: []string{"auto"}}, n}}
 	}
-	n.Description = f.doc
+	n.Description, n.Default = f.doc, f.constantDefault(v)
 	if unit := f.unitHint(); unit != "" {
 		n.Description = strings.TrimSpace(n.Description + " " + unit)
 	}
@@ -57,7 +90,7 @@ func (f *field) schema() *schemaNode {
 }
 
 // valueSchema is the schema without the description.
-func (f *field) valueSchema() *schemaNode {
+func (f *field) valueSchema(v reflect.Value) *schemaNode {
 	switch f.kind {
 	case kindText:
 		n := &schemaNode{Type: "string", Enum: f.enum}
@@ -76,19 +109,19 @@ func (f *field) valueSchema() *schemaNode {
 		lo, hi, _ := strings.Cut(f.rangeText, "..")
 		return &schemaNode{Type: "number", Minimum: json.Number(lo), Maximum: json.Number(hi)}
 	case kindList:
-		return &schemaNode{Type: "array", Items: f.elem.schema(), MinItems: f.least, MaxItems: f.most}
+		return &schemaNode{Type: "array", Items: f.elem.schema(reflect.Value{}), MinItems: f.least, MaxItems: f.most}
 	case kindSection:
-		return f.sectionSchema()
+		return f.sectionSchema(v)
 	default:
 		return &schemaNode{Type: "string", Pattern: f.unitPattern()}
 	}
 }
 
-func (f *field) sectionSchema() *schemaNode {
+func (f *field) sectionSchema(v reflect.Value) *schemaNode {
 	no := false
 	n := &schemaNode{Type: []string{"object", "null"}, Additional: &no, Properties: map[string]*schemaNode{}}
 	for _, c := range f.fields {
-		n.Properties[c.key] = c.schema()
+		n.Properties[c.key] = c.schema(c.at(v))
 		if c.required {
 			n.Required = append(n.Required, c.key)
 		}
@@ -97,7 +130,7 @@ func (f *field) sectionSchema() *schemaNode {
 		return n
 	}
 	n.Type = "object"
-	return &schemaNode{AnyOf: []*schemaNode{f.child(f.bare).valueSchema(), n}}
+	return &schemaNode{AnyOf: []*schemaNode{f.child(f.bare).valueSchema(reflect.Value{}), n}}
 }
 
 // unitPattern is the spelling of a quantity.
