@@ -54,11 +54,17 @@ func (f *Fabric) flowBetween(src, dst fabric.NodeID, srcNIC, dstNIC int) ([]fabr
 // nic). Ports are tried upwards from first; when 65535 is reached before every
 // path has its ports, that is an error. Where there is one path any port fits.
 func (f *Fabric) PathPorts(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) (ports [][]uint16, err error) {
+	return f.PathPortsOf(unix.IPPROTO_TCP, src, dst, nic, dport, want, first)
+}
+
+// PathPortsOf is PathPorts for an IP protocol that has ports: the protocol is
+// part of what switches hash, so UDP takes other paths than TCP.
+func (f *Fabric) PathPortsOf(proto uint8, src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) (ports [][]uint16, err error) {
 	paths, fl, err := f.flowBetween(src, dst, nic, nic)
 	if err != nil {
 		return nil, err
 	}
-	fl.proto, fl.dport = unix.IPPROTO_TCP, dport
+	fl.proto, fl.dport = proto, dport
 	ports = make([][]uint16, len(paths))
 	missing := want * len(paths)
 	for next := int(max(first, 1)); missing > 0; {
