@@ -116,7 +116,7 @@ func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, erro
 }
 
 // pacer tells how many bytes are due at a rate; what was missed for longer than
-// pacingDebt is forgotten.
+// pacingDebt, or two units if that is longer, is forgotten.
 type pacer struct {
 	bytesPerSecond float64
 	paid           int64 // monotonic time up to which everything is sent
@@ -124,16 +124,20 @@ type pacer struct {
 
 // take returns how many whole units of so many bytes are due, and books them.
 func (p *pacer) take(now int64, unit int) int {
-	p.paid = max(p.paid, now-int64(pacingDebt), now-int64(float64(unit)/p.bytesPerSecond*2e9))
+	debt := max(int64(pacingDebt), 2*p.span(unit)) // a slow source needs longer for one unit
+	p.paid = max(p.paid, now-debt)
 	n := int(float64(now-p.paid) * p.bytesPerSecond / 1e9 / float64(unit))
-	p.paid += int64(float64(n*unit) / p.bytesPerSecond * 1e9)
+	p.paid += p.span(n * unit)
 	return n
 }
 
 // next is when to look again: a unit is due, and a tick has passed.
 func (p *pacer) next(now int64, unit int) int64 {
-	return max(now+int64(pacingTick), p.paid+int64(float64(unit)/p.bytesPerSecond*1e9))
+	return max(now+int64(pacingTick), p.paid+p.span(unit))
 }
+
+// span is how long so many bytes take, in ns.
+func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
 
 // datagrams sends full frames at a constant rate. The network may lose them: a
 // full local queue is a loss as well.

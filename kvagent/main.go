@@ -69,6 +69,7 @@ func leashed(ctx context.Context, fd string) (context.Context, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		_, _ = io.Copy(io.Discard, pipe) // any end of it is the end
+		_ = pipe.Close()
 		cancel()
 	}()
 	return ctx, nil

@@ -97,15 +97,7 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 	at := s.cfg.deadline(s.clock, o.plan)
 	timer := time.AfterFunc(time.Duration(at-monotonic()), func() { cancel(s.timeoutError(o)) })
 	defer timer.Stop()
-	var streams sync.WaitGroup
-	for i := range o.specs {
-		streams.Go(func() {
-			if err := s.stream(ctx, o, uint32(i)); err != nil {
-				cancel(err) // the first failure ends the others; a timeout or a drop stays the cause
-			}
-		})
-	}
-	streams.Wait()
+	s.moveAll(ctx, cancel, o)
 	cause := context.Cause(ctx)
 	s.mu.Lock()
 	delete(s.active, o.key)
@@ -119,6 +111,52 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 	case !errors.Is(cause, errDropped):
 		s.fail(o.key, "transfer", cause, o.done.Load())
 	}
+}
+
+// moveAll lends the connections, then runs the streams. All of a transfer's streams
+// hold theirs before the first begins, so that they are different ones. Streams
+// that ask for a port wait for it on their own: two transfers that each held one
+// port and wanted the other's would wait for ever.
+func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
+	slots := make([]*slot, len(o.specs))
+	each := func(do func(i int) error) {
+		var wg sync.WaitGroup
+		for i := range o.specs {
+			wg.Go(func() {
+				if err := do(i); err != nil {
+					cancel(err) // the first failure ends the others; a timeout or a drop stays the cause
+				}
+			})
+		}
+		wg.Wait()
+	}
+	lend := func(i int) (err error) {
+		spec := o.specs[i]
+		slots[i], err = s.pool.acquire(ctx, want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())})
+		return err
+	}
+	each(func(i int) error {
+		if o.specs[i].GetSourcePort() != 0 {
+			return nil
+		}
+		return lend(i)
+	})
+	if ctx.Err() != nil { // nothing has been written
+		for _, slot := range slots {
+			if slot != nil {
+				s.pool.release(slot, nil)
+			}
+		}
+		return
+	}
+	each(func(i int) error {
+		if slots[i] == nil {
+			if err := lend(i); err != nil {
+				return err
+			}
+		}
+		return s.stream(ctx, o, uint32(i), slots[i])
+	})
 }
 
 func (s *sender) timeoutError(o *outbound) error {
@@ -147,14 +185,8 @@ func failure(k transferKey, at time.Duration, stage string, err error, bytes int
 	}
 }
 
-// stream moves one stream of a transfer: connection, set-up time, header and
-// payload as it is released, acknowledgement.
-func (s *sender) stream(ctx context.Context, o *outbound, i uint32) error {
-	spec := o.specs[i]
-	slot, err := s.pool.acquire(ctx, want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())})
-	if err != nil {
-		return err
-	}
+// stream moves one stream of a transfer over a lent connection and gives that back.
+func (s *sender) stream(ctx context.Context, o *outbound, i uint32, slot *slot) error {
 	// A write into a full window is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
 	rep, err := s.move(ctx, o, i, slot.link)
@@ -163,7 +195,7 @@ func (s *sender) stream(ctx context.Context, o *outbound, i uint32) error {
 	}
 	if err != nil {
 		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w",
-			o.peer.node, slot.link.to, slot.key.port, i, o.done.Load(), o.total(), err)
+			o.peer.node, slot.link.to, slot.key.port, i, o.done.Load(), o.total(), slot.link.explain(err))
 		s.pool.release(slot, err)
 		return err
 	}
@@ -185,7 +217,7 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	f.trailer = f.wantTrailer()
 	first, err := s.write(ctx, o, &f, l)
 	if err != nil {
-		return nil, l.explain(err)
+		return nil, err
 	}
 	ack, err := l.await(kindAck, &f, ctx.Done())
 	if err != nil {
@@ -196,8 +228,8 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	}
 	last := s.clock.now()
 	after, err := readTCPStats(l.raw)
-	if err != nil {
-		return nil, err
+	if err != nil { // it died after the acknowledgement: the stream is complete all the same
+		after = before
 	}
 	return &control.StreamReport{
 		SourcePort: uint32(l.from.Port()), Nic: o.specs[i].GetNic(), Path: o.specs[i].GetPath(), Bytes: f.bytes,
