@@ -108,6 +108,18 @@ func TestGainIsPairedByRequest(t *testing.T) {
 	assert.Nil(t, g.GapPP, "one world has no gap")
 }
 
+func TestOnlyTheSameSeedAndRequestMakeAPair(t *testing.T) {
+	t.Parallel()
+	at := func(seed uint64, id int) *Record {
+		return &Record{Seed: seed, ID: id, TransferMS: float64(10*seed) + float64(id)}
+	}
+	policy := []*Record{at(1, 0), at(3, 0), at(3, 2), at(4, 1)}
+	baseline := []*Record{at(2, 0), at(3, 0), at(3, 1), at(3, 2), at(5, 1)}
+	seeds, pairs := pairUp(policy, baseline, transfer)
+	assert.Equal(t, []uint64{3}, seeds)
+	assert.Equal(t, [][]pair{{{30, 30}, {32, 32}}}, pairs)
+}
+
 func TestGainOfEqualPoliciesIsZero(t *testing.T) {
 	t.Parallel()
 	var records []Record

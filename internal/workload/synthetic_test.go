@@ -106,8 +106,9 @@ func TestRequestLaws(t *testing.T) {
 		}
 		before := uint64(math.MaxUint64) // stands for the root
 		for _, id := range r.Blocks {
-			if p, ok := parent[id]; ok {
-				require.Equal(t, p, before, "equal ids mean equal prefixes")
+			// require.Equal on every block would take seconds under the race detector.
+			if p, ok := parent[id]; ok && p != before {
+				require.Failf(t, "equal ids mean equal prefixes", "block %d follows %d and %d", id, p, before)
 			}
 			parent[id] = before
 			before = id

@@ -369,6 +369,12 @@ func TestStatisticsOfAHandWrittenTrace(t *testing.T) {
 		Blocks: 14, DistinctIDs: 8, HitBlocks: 6, FullyCovered: 1,
 	}, Describe(rows))
 	assert.Zero(t, Describe(nil))
+
+	bare := Describe([]TraceRow{{InputTokens: 10}})
+	assert.Zero(t, bare.FullyCovered, "a row without ids is not covered")
+	assert.Equal(t, 1, bare.CountMismatches)
+	_, ok := bare.HitShare()
+	assert.False(t, ok, "no block, no share")
 }
 
 // TestKnownAnswersOfThePublicTraces needs Mooncake's FAST'25 traces, which are
