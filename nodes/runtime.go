@@ -1,0 +1,78 @@
+// Package nodes runs agents: as processes born inside their network namespaces,
+// or (another Runtime) as containers wired to them.
+//
+// A Runtime knows nothing of what an agent does; it starts it, says whether it
+// lives, stops it, and runs other commands beside it. A lab outlives the process
+// that built it, so an Agent is plain data that a later process can act on: a PID
+// alone could have been reused, so it goes with the process's start time.
+// Start reading at process_linux.go.
+package nodes
+
+import (
+	"context"
+	"io"
+)
+
+// Spec says what to start and where.
+type Spec struct {
+	Lab, Node string
+	Netns     string // path of the network namespace, such as /run/netns/LAB.NODE
+	// Dir is the agent's private run directory; the runtime makes it, mode 0700.
+	Dir string
+	// Executable is the static binary; Args follow its name.
+	Executable string
+	Args       []string
+	Env        []string // added to the clean environment
+	// Leash makes the agent end when this process does, however it ends.
+	Leash bool
+}
+
+// Agent names a running agent for good.
+type Agent struct {
+	Node      string `json:"node"`
+	PID       int    `json:"pid"`
+	StartTime uint64 `json:"start_time"`   // field 22 of /proc/PID/stat, clock ticks since boot
+	Socket    string `json:"socket"`       // control socket
+	ID        string `json:"id,omitempty"` // the container's, where it is one
+}
+
+// Stdio is where a command reads and writes.
+type Stdio struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// ExecSpec is a command to run in a node's namespace.
+type ExecSpec struct {
+	Lab, Node, Netns string
+	Command          []string // at least the program
+	Stdio
+}
+
+// Runtime starts and stops agents. Implementations are safe for concurrent use.
+type Runtime interface {
+	// Name is what a scenario's runtime key says: process or docker.
+	Name() string
+	// Start starts an agent; it need not answer yet when Start returns.
+	Start(ctx context.Context, s Spec) (Agent, error)
+	// Alive reports whether that very agent still runs.
+	Alive(a Agent) (bool, error)
+	// Stop ends an agent and waits until it is gone. One that is gone is no error.
+	Stop(ctx context.Context, a Agent) error
+	// Exec runs a command to its end and returns its exit code.
+	Exec(ctx context.Context, s ExecSpec) (exit int, err error)
+}
+
+// Proc is a process found in a lab's namespace.
+type Proc struct {
+	PID       int
+	StartTime uint64
+	Comm      string // the kernel's short name of it
+	Lab       string // from its environment, where this package started it
+}
+
+// labEnv marks processes of ours.
+const (
+	labEnv  = "NETKVLAB_LAB"
+	nodeEnv = "NETKVLAB_NODE"
+)
