@@ -49,7 +49,7 @@ func (f *faults) checkScalar(fd *field, v reflect.Value, path string) {
 	if v.IsZero() && (fd.optional || fd.derived) && !f.given(path) {
 		return
 	}
-	if slices.Contains(f.bad, path) {
+	if f.bad[path] {
 		return // what it holds is not what the file says
 	}
 	switch {

@@ -38,7 +38,7 @@ func defaults(c choice) *Scenario {
 		},
 		Background: Background{Kind: "udp", DSCP: 8},
 		Oracle:     Oracle{Refresh: time.Second, Separation: "dscp", InFlightCap: 16},
-		Policies:   []Policy{{Name: "rr"}, {Name: "cla"}, {Name: "netkv-full"}},
+		Policies:   []Policy{NewPolicy("rr"), NewPolicy("cla"), NewPolicy("netkv-full")},
 		Seeds:      []uint64{1},
 		SLO:        SLO{TTFT: 4 * time.Second, TBT: 100 * time.Millisecond},
 		Scale:      Scale{Time: 1},
@@ -128,22 +128,19 @@ func (s *Scenario) deriveWorkload(f *faults) {
 	}
 }
 
-// derivePolicies: cla's weights default to 1 and 1; cla* has none of its own,
-// they come from tuning.
+// derivePolicies gives each policy what a bare name would have given it.
 func (s *Scenario) derivePolicies(f *faults) {
 	for i := range s.Policies {
 		p, path := &s.Policies[i], indexPath("policies", i)
-		if p.Label == "" && !f.given(path+".label") {
-			p.Label = p.Name
-		}
-		if p.Name != "cla" {
-			continue
+		bare := NewPolicy(p.Name)
+		if !f.given(path + ".label") {
+			p.Label = bare.Label
 		}
 		if !f.given(path + ".cacheWeight") {
-			p.CacheWeight = 1
+			p.CacheWeight = bare.CacheWeight
 		}
 		if !f.given(path + ".loadWeight") {
-			p.LoadWeight = 1
+			p.LoadWeight = bare.LoadWeight
 		}
 	}
 }

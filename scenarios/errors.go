@@ -35,8 +35,12 @@ func (e *Error) Error() string {
 	return b.String() + e.Msg
 }
 
-// maxErrors ends the list for a file that is not a scenario at all.
-const maxErrors = 100
+const (
+	// maxErrors ends the list for a file that is not a scenario at all.
+	maxErrors = 100
+	// keepErrors bounds what is kept of such a file to choose the first from.
+	keepErrors = 1000
+)
 
 // faults collects the errors of one file and knows where its keys stand.
 type faults struct {
@@ -45,7 +49,9 @@ type faults struct {
 	// nodes are the values the file gives, by path; empty for a Scenario made in Go.
 	nodes map[string]*yaml.Node
 	// bad are the paths with a fault, so that no second check reports what follows from the first.
-	bad []string
+	bad map[string]bool
+	// more counts the faults beyond those kept.
+	more int
 }
 
 // given reports whether the file sets the key itself.
@@ -82,7 +88,14 @@ func (f *faults) addf(path, format string, args ...any) {
 // addAt is addf for a place that is no value. Lines below 0 are settings from
 // outside the file (see settings.go).
 func (f *faults) addAt(line int, path, format string, args ...any) {
-	f.bad = append(f.bad, path)
+	if f.bad == nil {
+		f.bad = map[string]bool{}
+	}
+	f.bad[path] = true
+	if len(f.errs) == keepErrors {
+		f.more++
+		return
+	}
 	e := &Error{File: f.file, Line: line, Path: path, Msg: fmt.Sprintf(format, args...)}
 	if line < 0 {
 		e.File, e.Line = "setting", 0
@@ -92,11 +105,14 @@ func (f *faults) addAt(line int, path, format string, args ...any) {
 
 // clean reports whether no fault was found in any of the sections so far.
 func (f *faults) clean(sections ...string) bool {
-	return !slices.ContainsFunc(f.bad, func(bad string) bool {
-		return slices.ContainsFunc(sections, func(s string) bool {
-			return bad == s || strings.HasPrefix(bad, s+".") || strings.HasPrefix(bad, s+"[") || bad == ""
-		})
-	})
+	for bad := range f.bad {
+		for _, s := range sections {
+			if bad == s || bad == "" || strings.HasPrefix(bad, s+".") || strings.HasPrefix(bad, s+"[") {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // join returns the faults in order of their lines, nil when there are none.
@@ -105,7 +121,7 @@ func (f *faults) join() error {
 	var list []error
 	for i, e := range f.errs {
 		if i == maxErrors {
-			list = append(list, &Error{File: f.file, Msg: fmt.Sprintf("and %d more", len(f.errs)-maxErrors)})
+			list = append(list, &Error{File: f.file, Msg: fmt.Sprintf("and %d more", len(f.errs)-maxErrors+f.more)})
 			break
 		}
 		list = append(list, e)

@@ -15,8 +15,9 @@ import (
 const maxFlowLine = 1 << 20
 
 // ParseFlows reads explicit transfers as JSONL, one object a line with the keys
-// start_s (seconds from the trial's start), from, to, bytes, and optionally
-// via (a list of switches). Blank lines are skipped, unknown keys refused. All
+// start_s (seconds from the trial's start; start_ms with milliseconds is read
+// too), from, to, bytes (a number, or a text such as "1GB"), and optionally via
+// (a list of switches). Blank lines are skipped, unknown keys refused. All
 // faults are reported, each as an *Error with its line. Whether the instances
 // exist only the scenario knows: see ReadFlows.
 func ParseFlows(filename string, r io.Reader) ([]Flow, error) {
@@ -59,7 +60,8 @@ func parseFlows(filename string, r io.Reader) ([]Flow, []int, error) {
 
 func parseFlow(text []byte) (Flow, error) {
 	var row struct {
-		Start *float64 `json:"start_s"`
+		Seconds      *float64 `json:"start_s"`
+		Milliseconds *float64 `json:"start_ms"`
 		Flow
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -70,19 +72,35 @@ func parseFlow(text []byte) (Flow, error) {
 	if dec.More() {
 		return Flow{}, errors.New("more than one object on the line")
 	}
-	most := time.Duration(root().child("workload").child("flows").child("list").elem.child("start").hi.Int()).Seconds()
+	start, err := flowStart(row.Seconds, row.Milliseconds)
 	switch {
-	case row.Start == nil:
-		return Flow{}, errors.New("start_s is missing")
-	case *row.Start < 0 || *row.Start > most:
-		return Flow{}, fmt.Errorf("start_s must be 0..%s seconds, got %s", formatFloat(most), formatFloat(*row.Start))
+	case err != nil:
+		return Flow{}, err
 	case row.From == "" || row.To == "":
 		return Flow{}, errors.New("from and to must name instances")
 	case row.Bytes < 1:
 		return Flow{}, fmt.Errorf("bytes must be at least 1, got %d", int64(row.Bytes))
 	}
-	row.Flow.Start = time.Duration(math.Round(*row.Start * float64(time.Second)))
+	row.Start = start
 	return row.Flow, nil
+}
+
+// flowStart reads the one of two spellings of the start that is given.
+func flowStart(seconds, milliseconds *float64) (time.Duration, error) {
+	most := time.Duration(root().child("workload").child("flows").child("list").elem.child("start").hi.Int())
+	key, value, unit := "start_s", seconds, time.Second
+	switch {
+	case seconds != nil && milliseconds != nil:
+		return 0, errors.New("both start_s and start_ms are given; keep one")
+	case milliseconds != nil:
+		key, value, unit = "start_ms", milliseconds, time.Millisecond
+	case seconds == nil:
+		return 0, errors.New("start_s is missing")
+	}
+	if limit := float64(most) / float64(unit); *value < 0 || *value > limit {
+		return 0, fmt.Errorf("%s must be 0..%s, got %s", key, formatFloat(limit), formatFloat(*value))
+	}
+	return time.Duration(math.Round(*value * float64(unit))), nil
 }
 
 // ReadFlows reads a flow file and checks its instances and switches against the

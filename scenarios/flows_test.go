@@ -12,11 +12,13 @@ import (
 func TestFlowFilesAreReadLineByLine(t *testing.T) {
 	t.Parallel()
 	flows, err := ParseFlows("f.jsonl", strings.NewReader("\xef\xbb\xbf"+`{"start_s": 0, "from": "i0", "to": "i2", "bytes": 1000000000}
-`+"\r\n"+`{"start_s": 0.25, "from": "i1", "to": "i3", "bytes": "1.5GB", "via": ["tor0-0", "agg0-0", "tor0-1"]}`))
+`+"\r\n"+`{"start_s": 0.25, "from": "i1", "to": "i3", "bytes": "1.5GB", "via": ["tor0-0", "agg0-0", "tor0-1"]}
+{"start_ms": 0.5, "from": "i1", "to": "i3", "bytes": 1}`))
 	require.NoError(t, err)
 	assert.Equal(t, []Flow{
 		{From: "i0", To: "i2", Bytes: 1e9},
 		{Start: 250 * time.Millisecond, From: "i1", To: "i3", Bytes: 1.5e9, Via: []string{"tor0-0", "agg0-0", "tor0-1"}},
+		{Start: 500 * time.Microsecond, From: "i1", To: "i3", Bytes: 1},
 	}, flows)
 	flows, err = ParseFlows("f.jsonl", strings.NewReader(""))
 	require.NoError(t, err)
@@ -28,13 +30,14 @@ func TestBadFlowLinesAreNamed(t *testing.T) {
 	for line, want := range map[string]string{
 		`{"start_s": 0, "from": "i0", "to": "i1"}`:                            "f.jsonl:2: bytes must be at least 1, got 0",
 		`{"from": "i0", "to": "i1", "bytes": 1}`:                              "f.jsonl:2: start_s is missing",
-		`{"start_s": -1, "from": "i0", "to": "i1", "bytes": 1}`:               "f.jsonl:2: start_s must be 0..36000000 seconds, got -1",
+		`{"start_s": -1, "from": "i0", "to": "i1", "bytes": 1}`:               "f.jsonl:2: start_s must be 0..36000000, got -1",
 		`{"start_s": 0, "to": "i1", "bytes": 1}`:                              "f.jsonl:2: from and to must name instances",
 		`{"start_s": 0, "from": "i0", "to": "i1", "bytes": 1, "size": 2}`:     `f.jsonl:2: not a flow (keys: start_s, from, to, bytes, via): json: unknown field "size"`,
 		`{"start_s": "0", "from": "i0", "to": "i1", "bytes": 1}`:              "f.jsonl:2: not a flow",
 		`{"start_s": 0, "from": "i0", "to": "i1", "bytes": 1.5}`:              "f.jsonl:2: not a flow",
 		`{"start_s": 0, "from": "i0", "to": "i1", "bytes": "1gb"}`:            "f.jsonl:2: not a flow",
 		`{"start_s": 0, "from": "i0", "to": "i1", "bytes": 1} {"start_s": 0}`: "f.jsonl:2: more than one object on the line",
+		`{"start_ms": 1, "start_s": 0, "from": "i0", "to": "i1", "bytes": 1}`: "f.jsonl:2: both start_s and start_ms are given; keep one",
 		`[1]`:                               "f.jsonl:2: not a flow",
 		`nonsense`:                          "f.jsonl:2: not a flow",
 		strings.Repeat("x", maxFlowLine+10): "f.jsonl:2: line is longer than",

@@ -18,7 +18,7 @@ import (
 
 // maxFile bounds a scenario file; the longest sensible one, with ten thousand
 // flows written out, has about 1 MB.
-const maxFile = 8 << 20
+const maxFile = 2 << 20
 
 // Load reads a scenario: ref is a path, or the name of an embedded scenario
 // (see Names). A ref without a separator or extension is a name first; if the

@@ -89,6 +89,9 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 		{"unknown policy", "policies: [rr, netkv]", `policies[1].name: unknown value "netkv" (valid: random`},
 		{"policy twice", "policies: [rr, rr]", `policies[1]: "rr" is listed already, at policies[0]; give one of them a label`},
 		{"weights of rr", "policies: [{name: rr, cacheWeight: 1}]", "policies[0]: rr takes no weights; only cla and cla* do"},
+		{"cla* untuned", "policies: [cla*]", "policies[0]: cla* needs the weights that netkvlab tune finds; give cacheWeight and loadWeight"},
+		{"cla by nothing", "policies: [{name: cla, cacheWeight: 0, loadWeight: 0}]", "policies[0]: cla with both weights 0 chooses by nothing"},
+		{"flows twice", "workload: {flows: {file: f.jsonl, list: [{from: i0, to: i1, bytes: 1B}]}}", "workload.flows.file: does not go with a list"},
 		{"odd label", "policies: [{name: rr, label: a b}]", `policies[0].label: must be 1..40 of letters`},
 		{"no seed", "seeds: []", "seeds: must have 1..1000 items, got 0"},
 		{"seed twice", "seeds: [1, 2, 1]", "seeds[2]: seed 1 is listed already, at seeds[0]"},
@@ -166,11 +169,12 @@ func TestAllFaultsAreReportedInOrderOfLines(t *testing.T) {
 func TestAFileFullOfFaultsIsCutShort(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	for i := range 500 {
+	for i := range 5000 {
 		fmt.Fprintf(&b, "k%d: 1\n", i)
 	}
 	_, err := Parse("s.yaml", []byte(b.String()))
-	require.ErrorContains(t, err, "and 400 more")
+	require.ErrorContains(t, err, "s.yaml:1: unknown key")
+	require.ErrorContains(t, err, "and 4900 more")
 	assert.Len(t, faultsOf(err), maxErrors+1)
 }
 

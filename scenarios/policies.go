@@ -36,6 +36,17 @@ func PolicyNames() []string {
 	return names
 }
 
+// NewPolicy returns the policy of that name as a bare name in a file gives it:
+// labelled by its name, cla with the weights 1 and 1. An unknown name is for
+// Validate to report; cla* still needs its weights.
+func NewPolicy(name string) Policy {
+	p := Policy{Name: name, Label: name}
+	if name == "cla" {
+		p.CacheWeight, p.LoadWeight = 1, 1
+	}
+	return p
+}
+
 // weighted reports whether the policy of that name takes weights.
 func weighted(name string) bool {
 	for _, p := range Policies() {

@@ -46,7 +46,7 @@ Sizes, rates and times are those of the real cluster. Only ` + "`scale`" + ` say
 ` + "`Emulated`" + ` are exempt.
 
 To start from a ready file: %s.
-On the command line, a setting such as ` + "`topology.pods=2`" + ` overrides a key. A setting of one of two keys that say the same
+From Go, ` + "`scenarios.Load(file, \"topology.pods=2\")`" + ` overrides a key. A setting of one of two keys that say the same
 (` + "`oversubscription`" + ` and ` + "`linkRates`" + `, ` + "`kvDtype`" + ` and ` + "`bytesPerElement`" + `) wins over the other one in the file.
 
 YAML anchors and aliases are read; merge keys (` + "`<<`" + `) and several documents in one file are not. Whole numbers are plain decimals
@@ -195,7 +195,7 @@ func writeTables(b *strings.Builder) {
 		fmt.Fprintf(b, "| `%s` | %s |\n", p.Name, p.Summary)
 	}
 	b.WriteString("\nA policy is a bare name, or a mapping: `{name: cla, label: cla-cache, cacheWeight: 4, loadWeight: 1}`.\n" +
-		"`cla*` without weights leaves them to the tool, which takes those that tuning found.\n")
+		"`cla*` needs its weights, as `netkvlab tune` finds them.\n")
 	b.WriteString("\n## Model presets\n\n| preset | layers | KV heads | head dim | latent dim | bytes a token, fp16 | fp8 | source |\n|---|---|---|---|---|---|---|---|\n")
 	for _, p := range ModelPresets() {
 		m := p.Model

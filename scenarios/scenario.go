@@ -282,7 +282,7 @@ type Trace struct {
 type Flows struct {
 	// The transfers.
 	List []Flow `yaml:"list,omitempty" items:"0..10000"`
-	// JSONL of further transfers with the keys start_s, from, to, bytes, via; relative to the scenario file.
+	// The transfers as JSONL, one object a line with the keys start_s, from, to, bytes, via; instead of list, and relative to the scenario file.
 	File string `yaml:"file,omitempty"`
 }
 
@@ -373,9 +373,9 @@ type Policy struct {
 	Name string `yaml:"name" enum:"@policies" required:"true"`
 	// Tells two variants of one policy apart in results.
 	Label string `yaml:"label,omitempty" pattern:"^[A-Za-z0-9*][A-Za-z0-9*._=+-]{0,39}$" patternDoc:"1..40 of letters, digits and * . _ = + -" default:"the name"`
-	// Weight of the prefix hit; cla and cla* only.
+	// Weight of the prefix hit; cla and cla* only, and needed by cla*.
 	CacheWeight float64 `yaml:"cacheWeight,omitempty" range:"0..1000" default:"1 for cla"`
-	// Weight of the load; cla and cla* only.
+	// Weight of the load; cla and cla* only, and needed by cla*.
 	LoadWeight float64 `yaml:"loadWeight,omitempty" range:"0..1000" default:"1 for cla"`
 }
 

@@ -159,14 +159,27 @@ func (s *Scenario) checkPolicies(f *faults) {
 	labels := map[string]string{}
 	for i, p := range s.Policies {
 		path := indexPath("policies", i)
-		if !weighted(p.Name) && (p.CacheWeight != 0 || p.LoadWeight != 0) && f.clean(path) {
-			f.addf(path, "%s takes no weights; only cla and cla* do", p.Name)
+		if !f.clean(path) {
+			continue
 		}
-		if first, twice := labels[p.Label]; twice && f.clean(path) {
+		p.checkWeights(f, path)
+		if first, twice := labels[p.Label]; twice {
 			f.addf(path, "%q is listed already, at %s; give one of them a label", p.Label, first)
 			continue
 		}
 		labels[p.Label] = path
+	}
+}
+
+func (p Policy) checkWeights(f *faults, path string) {
+	none := p.CacheWeight == 0 && p.LoadWeight == 0
+	switch {
+	case !none && !weighted(p.Name):
+		f.addf(path, "%s takes no weights; only cla and cla* do", p.Name)
+	case none && p.Name == "cla*":
+		f.addf(path, "cla* needs the weights that netkvlab tune finds; give cacheWeight and loadWeight, or take cla, which has 1 and 1")
+	case none && p.Name == "cla":
+		f.addf(path, "cla with both weights 0 chooses by nothing; give one of them, or take random")
 	}
 }
 

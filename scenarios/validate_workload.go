@@ -38,6 +38,9 @@ func (s *Scenario) checkWorkload(f *faults) {
 	if w.Flows != nil && len(w.Flows.List) == 0 && w.Flows.File == "" {
 		f.addf("workload.flows", "has no flow; give a list or a file")
 	}
+	if w.Flows != nil && len(w.Flows.List) > 0 && w.Flows.File != "" {
+		f.addf("workload.flows.file", "does not go with a list; keep one of the two")
+	}
 }
 
 func (s *Synthetic) check(f *faults) {
