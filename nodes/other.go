@@ -7,35 +7,36 @@ import (
 	"errors"
 )
 
-// errLinux is every answer where there are no network namespaces.
-var errLinux = errors.New("agents run on Linux only")
+var errNotLinux = errors.New("nodes are network namespaces, which only Linux has: use the flow world (netkvlab sim) here")
 
-// Process runs agents as processes, on Linux.
+// Process is the process runtime, which exists on Linux only.
 type Process struct{}
 
-// NewProcess fails: it needs Linux.
-func NewProcess() (*Process, error) { return nil, errLinux }
+var _ Runtime = (*Process)(nil)
 
-// Name implements Runtime.
+// NewProcess says that there is none here.
+func NewProcess() (*Process, error) { return nil, errNotLinux }
+
+// Name is "process".
 func (*Process) Name() string { return "process" }
 
-// Start implements Runtime.
-func (*Process) Start(context.Context, Spec) (Agent, error) { return Agent{}, errLinux }
+// Start fails.
+func (*Process) Start(context.Context, Spec) (Agent, error) { return Agent{}, errNotLinux }
 
-// Alive implements Runtime.
-func (*Process) Alive(Agent) (bool, error) { return false, errLinux }
+// Alive fails.
+func (*Process) Alive(Agent) (bool, error) { return false, errNotLinux }
 
-// Stop implements Runtime.
-func (*Process) Stop(context.Context, Agent) error { return errLinux }
+// Stop fails.
+func (*Process) Stop(context.Context, Agent) error { return errNotLinux }
 
-// Exec implements Runtime.
-func (*Process) Exec(context.Context, ExecSpec) (int, error) { return 0, errLinux }
+// Exec fails.
+func (*Process) Exec(context.Context, ExecSpec) (int, error) { return 0, errNotLinux }
 
-// StartTime fails: it needs Linux.
-func StartTime(int) (uint64, error) { return 0, errLinux }
+// StartTime fails.
+func StartTime(int) (uint64, error) { return 0, errNotLinux }
 
-// FindProcesses fails: it needs Linux.
-func FindProcesses(map[uint64]bool) ([]Proc, error) { return nil, errLinux }
+// FindProcesses fails.
+func FindProcesses(map[uint64]bool) ([]Proc, error) { return nil, errNotLinux }
 
-// Terminate fails: it needs Linux.
-func Terminate(context.Context, []Proc) error { return errLinux }
+// Terminate fails.
+func Terminate(context.Context, []Proc) error { return errNotLinux }

@@ -5,222 +5,197 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
+	"strings"
 	"sync"
 	"syscall"
-	"time"
 
-	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 )
 
 const (
-	agentName  = "kvagent" // the process's name, as pgrep -x finds it
-	socketName = "control.sock"
-	logName    = "agent.log"
-	cleanPath  = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-	// leashFD is where an agent on a leash finds the pipe that closes with us.
-	leashFD = 3
-	// stopPatience is how long an agent may take to end by itself.
-	stopPatience = time.Second
+	agentName   = "kvagent"    // the process's name, and the command of the binary
+	socketName  = "agent.sock" // in Spec.Dir
+	logName     = "agent.log"  // in Spec.Dir: what the agent writes to stdout and stderr
+	leashEnv    = "NETKVLAB_LEASH_FD"
+	leashFD     = "3"
+	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// Process runs agents as processes.
-//
-// An agent is born in its namespace with a session of its own, a clean
-// environment, /dev/null as input, a log file as output, and no other descriptor
-// of ours except, on a leash, the read end of a pipe.
+// Process runs agents as processes of this host, each born in its node's
+// namespace, in a session of its own, with a clean environment. It is safe for
+// concurrent use. Make it with NewProcess.
 type Process struct {
+	// leashRead goes to agents on a leash; leashWrite stays here, unused, until this
+	// process ends.
+	leashRead, leashWrite *os.File
+
 	mu       sync.Mutex
-	children map[int]chan struct{} // closed when the child has been reaped
-	leash    *os.File              // read end, given to agents
-	hold     *os.File              // write end: closes when this process ends
+	children map[int]chan struct{} // closed once the child is reaped
 }
 
 var _ Runtime = (*Process)(nil)
 
-// NewProcess returns the process runtime.
+// NewProcess returns the process runtime. It marks all descriptors of this process
+// beyond the standard three close-on-exec, those that it was itself started with
+// included, so that no agent holds anything of its starter's open.
 func NewProcess() (*Process, error) {
-	return &Process{children: map[int]chan struct{}{}}, nil
+	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("process runtime: mark descriptors close-on-exec (needs Linux 5.11): %w", err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("process runtime: make the leash: %w", err)
+	}
+	return &Process{leashRead: r, leashWrite: w, children: map[int]chan struct{}{}}, nil
 }
 
-// Name implements Runtime.
-func (*Process) Name() string { return "process" }
+// Name is "process".
+func (p *Process) Name() string { return "process" }
 
-// Start implements Runtime. The agent's command line is Executable Args --socket
-// PATH --node NODE [--leash-fd N]; its socket and log lie in Dir.
+// Start starts an agent. Its run directory then holds the socket, the log and a link
+// named kvagent to the binary, which gives the process its name.
 func (p *Process) Start(ctx context.Context, s Spec) (Agent, error) {
 	if err := ctx.Err(); err != nil {
 		return Agent{}, err
 	}
-	cmd, log, err := p.command(s)
+	a, err := p.start(s)
+	if err != nil {
+		return Agent{}, fmt.Errorf("start agent %s of lab %s: %w", s.Node, s.Lab, err)
+	}
+	return a, nil
+}
+
+func (p *Process) start(s Spec) (Agent, error) {
+	link, err := prepareDir(s)
 	if err != nil {
 		return Agent{}, err
 	}
-	defer func() { _ = log.Close() }() // the agent has its own
-	if err := startIn(s.Netns, cmd); err != nil {
-		return Agent{}, fmt.Errorf("start %s in %s: %w", s.Executable, s.Netns, err)
-	}
-	p.reap(cmd)
-	start, err := StartTime(cmd.Process.Pid)
+	log, err := os.OpenFile(filepath.Join(s.Dir, logName), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
-		return Agent{}, fmt.Errorf("agent of %s ended at once, see %s: %w", s.Node, filepath.Join(s.Dir, logName), err)
+		return Agent{}, fmt.Errorf("open log: %w", err)
 	}
-	return Agent{Node: s.Node, PID: cmd.Process.Pid, StartTime: start, Socket: filepath.Join(s.Dir, socketName)}, nil
-}
-
-// command prepares the agent's run directory and process.
-func (p *Process) command(s Spec) (*exec.Cmd, *os.File, error) {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return nil, nil, fmt.Errorf("make the run directory of %s: %w", s.Node, err)
-	}
-	// The kernel names a process after the file it executes: through a link of
-	// this name every agent is called kvagent, whatever the program's file is called.
-	link := filepath.Join(s.Dir, agentName)
-	if err := os.Symlink(s.Executable, link); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, nil, fmt.Errorf("link the agent of %s: %w", s.Node, err)
-	}
-	log, err := os.OpenFile(filepath.Join(s.Dir, logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the log of %s: %w", s.Node, err)
-	}
-	args := append(append([]string{agentName}, s.Args...), "--socket", filepath.Join(s.Dir, socketName), "--node", s.Node)
+	socket := filepath.Join(s.Dir, socketName)
 	cmd := &exec.Cmd{
-		Path: link, Args: args, Dir: s.Dir, Stdout: log, Stderr: log,
-		Env: append([]string{
-			cleanPath, "HOME=" + s.Dir, "LANG=C.UTF-8", "GOMAXPROCS=2", labEnv + "=" + s.Lab, nodeEnv + "=" + s.Node,
-		}, s.Env...),
-		// A session of its own: the terminal's Ctrl-C is for the lab to handle, in order.
+		Path: link,
+		Args: append([]string{agentName, agentName, "--socket", socket, "--node", s.Node}, s.Args...),
+		Env:  environment(s), Dir: s.Dir,
+		Stdout: log, Stderr: log, // stdin is /dev/null
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if s.Leash {
-		end, err := p.leashEnd()
-		if err != nil {
-			return nil, nil, errors.Join(err, log.Close())
-		}
-		cmd.ExtraFiles = []*os.File{end}
-		cmd.Args = append(cmd.Args, "--leash-fd", strconv.Itoa(leashFD))
+		cmd.ExtraFiles = []*os.File{p.leashRead}
 	}
-	return cmd, log, nil
-}
-
-// leashEnd is the read end of a pipe that nobody writes to: it reports its end
-// when this process, which alone holds the other end, is gone.
-func (p *Process) leashEnd() (*os.File, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.leash == nil {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return nil, fmt.Errorf("make the leash: %w", err)
-		}
-		p.leash, p.hold = r, w
+	err = inNetns(s.Netns, cmd.Start)
+	if cmd.Process == nil {
+		return Agent{}, errors.Join(err, log.Close())
 	}
-	return p.leash, nil
+	a := Agent{Node: s.Node, PID: cmd.Process.Pid, Socket: socket}
+	// Before anybody may reap it: then the entry is there even if it died at once.
+	start, errStat := StartTime(a.PID)
+	a.StartTime = start
+	p.adopt(cmd)
+	if err = errors.Join(err, errStat, log.Close()); err != nil {
+		return a, errors.Join(err, p.Stop(context.Background(), a))
+	}
+	return a, nil
 }
 
-// startIn starts a command whose network namespace is the given one. A child
-// inherits the namespace of the thread that forks it; that thread is never
-// unlocked, so it dies with its goroutine instead of serving others from there.
-func startIn(path string, cmd *exec.Cmd) error {
-	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		result <- func() error {
-			ns, err := netns.GetFromPath(path)
-			if err != nil {
-				return fmt.Errorf("open network namespace: %w", err)
-			}
-			defer func() { _ = ns.Close() }() // only read from
-			if err := netns.Set(ns); err != nil {
-				return fmt.Errorf("enter network namespace: %w", err)
-			}
-			return cmd.Start()
-		}()
-	}()
-	return <-result
-}
-
-// reap waits for a child, so that it does not stay a zombie.
-func (p *Process) reap(cmd *exec.Cmd) {
-	done := make(chan struct{})
+// adopt reaps a child when it ends. The goroutine lives as long as the child.
+func (p *Process) adopt(cmd *exec.Cmd) {
+	reaped := make(chan struct{})
 	p.mu.Lock()
-	p.children[cmd.Process.Pid] = done
+	p.children[cmd.Process.Pid] = reaped
 	p.mu.Unlock()
 	go func() {
-		_ = cmd.Wait() // how it ended is in its log
+		_ = cmd.Wait() // how an agent ended is in its log
 		p.mu.Lock()
-		delete(p.children, cmd.Process.Pid)
+		if p.children[cmd.Process.Pid] == reaped {
+			delete(p.children, cmd.Process.Pid)
+		}
 		p.mu.Unlock()
-		close(done)
+		close(reaped)
 	}()
 }
 
-// Alive implements Runtime.
-func (*Process) Alive(a Agent) (bool, error) {
-	stat, err := readStat(a.PID)
-	if errors.Is(err, errNoProcess) {
+// prepareDir makes the run directory private and returns the link to run.
+func prepareDir(s Spec) (string, error) {
+	for _, f := range []struct{ name, value string }{{"Lab", s.Lab}, {"Node", s.Node}} {
+		if f.value == "" || strings.ContainsAny(f.value, "/\x00\n") {
+			return "", fmt.Errorf("%s: %q cannot be a name", f.name, f.value)
+		}
+	}
+	for _, f := range []struct{ name, value string }{{"Dir", s.Dir}, {"Executable", s.Executable}, {"Netns", s.Netns}} {
+		if !filepath.IsAbs(f.value) {
+			return "", fmt.Errorf("%s: %q is not an absolute path", f.name, f.value)
+		}
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return "", fmt.Errorf("make run directory: %w", err)
+	}
+	if err := os.Chmod(s.Dir, 0o700); err != nil {
+		return "", fmt.Errorf("make run directory private: %w", err)
+	}
+	link := filepath.Join(s.Dir, agentName)
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("replace link to the binary: %w", err)
+	}
+	if err := os.Symlink(s.Executable, link); err != nil {
+		return "", fmt.Errorf("link to the binary: %w", err)
+	}
+	return link, nil
+}
+
+// environment is all an agent gets: nothing of the starter's own.
+func environment(s Spec) []string {
+	env := []string{
+		"PATH=" + defaultPath,
+		"HOME=" + s.Dir,
+		"GOMAXPROCS=2", // many agents share few cores: a thread a core for each would only crowd
+		labEnv + "=" + s.Lab,
+		nodeEnv + "=" + s.Node,
+	}
+	if s.Leash {
+		env = append(env, leashEnv+"="+leashFD)
+	}
+	return append(env, s.Env...)
+}
+
+// Alive reports whether that very agent still runs.
+func (p *Process) Alive(a Agent) (bool, error) {
+	s, err := readStat(a.PID)
+	if vanished(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("agent %s: %w", a.Node, err)
 	}
-	return stat.start == a.StartTime && !stat.dead(), nil
+	return s.startTime == a.StartTime && !s.ended(), nil
 }
 
-// Stop implements Runtime: it asks, waits a second, and kills.
+// Stop ends an agent: SIGTERM, after a second SIGKILL. It returns when the process
+// is gone and, if it is this process's child, reaped.
 func (p *Process) Stop(ctx context.Context, a Agent) error {
-	p.mu.Lock()
-	done := p.children[a.PID]
-	p.mu.Unlock()
 	if err := Terminate(ctx, []Proc{{PID: a.PID, StartTime: a.StartTime, Comm: agentName}}); err != nil {
-		return fmt.Errorf("stop the agent of %s: %w", a.Node, err)
+		return fmt.Errorf("stop agent %s: %w", a.Node, err)
 	}
-	if done == nil {
+	p.mu.Lock()
+	reaped := p.children[a.PID]
+	p.mu.Unlock()
+	if reaped == nil {
+		return nil
+	}
+	// A child with this number and another start time is another agent.
+	if s, err := readStat(a.PID); err == nil && s.startTime != a.StartTime {
 		return nil
 	}
 	select {
-	case <-done:
+	case <-reaped:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		return fmt.Errorf("stop agent %s: %w", a.Node, ctx.Err())
 	}
-}
-
-// Exec implements Runtime. An interrupted context sends SIGTERM and then, after a
-// second, SIGKILL.
-func (*Process) Exec(ctx context.Context, s ExecSpec) (int, error) {
-	if len(s.Command) == 0 {
-		return 0, errors.New("exec: no command")
-	}
-	path, err := exec.LookPath(s.Command[0])
-	if err != nil {
-		return 0, fmt.Errorf("exec in %s: %w", s.Node, err)
-	}
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Args = s.Command
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
-	cmd.Env = append(os.Environ(), labEnv+"="+s.Lab, nodeEnv+"="+s.Node)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = stopPatience
-	if err := startIn(s.Netns, cmd); err != nil {
-		return 0, fmt.Errorf("exec in %s: %w", s.Node, err)
-	}
-	err = cmd.Wait()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0, nil
-	case ctx.Err() != nil:
-		return 0, ctx.Err()
-	case errors.As(err, &exit) && exit.Exited():
-		return exit.ExitCode(), nil
-	case errors.As(err, &exit):
-		// The shell's convention for a command that a signal ended.
-		return 128 + int(exit.Sys().(syscall.WaitStatus).Signal()), nil
-	}
-	return 0, fmt.Errorf("exec in %s: %w", s.Node, err)
 }

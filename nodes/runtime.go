@@ -5,12 +5,17 @@
 // lives, stops it, and runs other commands beside it. A lab outlives the process
 // that built it, so an Agent is plain data that a later process can act on: a PID
 // alone could have been reused, so it goes with the process's start time.
-// Start reading at process_linux.go.
+//
+// No thread of the caller stays in another namespace: a runtime enters one for
+// the instant of starting a process and comes back.
+//
+// Start reading at Runtime, then Process.
 package nodes
 
 import (
 	"context"
 	"io"
+	"os"
 )
 
 // Spec says what to start and where.
@@ -19,11 +24,14 @@ type Spec struct {
 	Netns     string // path of the network namespace, such as /run/netns/LAB.NODE
 	// Dir is the agent's private run directory; the runtime makes it, mode 0700.
 	Dir string
-	// Executable is the static binary; Args follow its name.
+	// Executable is the path of the netkvlab binary, run as
+	// "kvagent kvagent --socket SOCKET --node NODE", followed by Args.
 	Executable string
 	Args       []string
 	Env        []string // added to the clean environment
-	// Leash makes the agent end when this process does, however it ends.
+	// Leash makes the agent end when this process does, however it ends: the agent
+	// holds the read end of a pipe whose write end nobody but this process has.
+	// It is the only descriptor an agent inherits beside its standard three.
 	Leash bool
 }
 
@@ -47,19 +55,24 @@ type ExecSpec struct {
 	Lab, Node, Netns string
 	Command          []string // at least the program
 	Stdio
+	// Signals are passed on to the command; nil passes none. A caller that shares a
+	// terminal with the command need not pass on what the terminal sends to both.
+	Signals <-chan os.Signal
 }
 
 // Runtime starts and stops agents. Implementations are safe for concurrent use.
 type Runtime interface {
 	// Name is what a scenario's runtime key says: process or docker.
 	Name() string
-	// Start starts an agent; it need not answer yet when Start returns.
+	// Start starts an agent; it need not answer yet when Start returns, and it
+	// outlives ctx.
 	Start(ctx context.Context, s Spec) (Agent, error)
 	// Alive reports whether that very agent still runs.
 	Alive(a Agent) (bool, error)
 	// Stop ends an agent and waits until it is gone. One that is gone is no error.
 	Stop(ctx context.Context, a Agent) error
-	// Exec runs a command to its end and returns its exit code.
+	// Exec runs a command to its end and returns its exit code, 128 + n if signal n
+	// ended it. When ctx ends first the command is terminated and the error is ctx's.
 	Exec(ctx context.Context, s ExecSpec) (exit int, err error)
 }
 

@@ -1,0 +1,227 @@
+package nodes
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// stat is the part of /proc/PID/stat that names a process for good.
+type stat struct {
+	comm      string
+	state     byte
+	startTime uint64
+}
+
+// readStat returns an error that matches fs.ErrNotExist when there is no such process.
+func readStat(pid int) (stat, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if errors.Is(err, unix.ESRCH) { // it ended between open and read
+		err = fs.ErrNotExist
+	}
+	if err != nil {
+		return stat{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return parseStat(pid, b)
+}
+
+// parseStat goes by the last parenthesis: a process may have any name.
+func parseStat(pid int, b []byte) (stat, error) {
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return stat{}, fmt.Errorf("process %d: stat line without a name: %q", pid, b)
+	}
+	rest := bytes.Fields(b[end+1:]) // from field 3, the state, on
+	if len(rest) < 20 || len(rest[0]) != 1 {
+		return stat{}, fmt.Errorf("process %d: stat line too short: %q", pid, b)
+	}
+	start, err := strconv.ParseUint(string(rest[19]), 10, 64)
+	if err != nil {
+		return stat{}, fmt.Errorf("process %d: start time: %w", pid, err)
+	}
+	return stat{comm: string(b[open+1 : end]), state: rest[0][0], startTime: start}, nil
+}
+
+// ended reports whether a process has ended and only waits for its parent to notice.
+func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
+
+// StartTime returns when a process began, in clock ticks since boot: with the PID it
+// names the process for good. The error matches fs.ErrNotExist when there is none.
+func StartTime(pid int) (uint64, error) {
+	s, err := readStat(pid)
+	return s.startTime, err
+}
+
+// FindProcesses lists every process whose network namespace has one of these inode
+// numbers, by PID: agents, commands of Exec, and anything else that somebody put there.
+// Processes that end during the search are left out; so are those whose
+// namespace the caller may not see, which root may of all.
+func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("find processes: %w", err)
+	}
+	var out []Proc
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue // not a process
+		}
+		var st unix.Stat_t
+		err = unix.Stat(filepath.Join("/proc", e.Name(), "ns", "net"), &st)
+		if err == nil && !inodes[st.Ino] || vanished(err) || errors.Is(err, unix.EACCES) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("network namespace of process %d: %w", pid, err)
+		}
+		s, err := readStat(pid)
+		if vanished(err) || err == nil && s.ended() {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, Proc{PID: pid, StartTime: s.startTime, Comm: s.comm, Lab: environ(pid, labEnv)})
+	}
+	slices.SortFunc(out, func(a, b Proc) int { return cmp.Compare(a.PID, b.PID) })
+	return out, nil
+}
+
+func vanished(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
+
+// environ returns a variable of a process's first environment; empty when there is
+// none or it cannot be read.
+func environ(pid int, name string) string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err != nil {
+		return ""
+	}
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if v, ok := bytes.CutPrefix(kv, []byte(name+"=")); ok {
+			return string(v)
+		}
+	}
+	return ""
+}
+
+const (
+	termGrace = time.Second     // between SIGTERM and SIGKILL
+	killWait  = 5 * time.Second // for the kernel to end what was killed
+)
+
+// handle is a process held by descriptor, so that no signal meets another one
+// that took its number.
+type handle struct {
+	Proc
+	fd int
+}
+
+// hold opens a process. It returns nil when that very process is gone.
+func hold(p Proc) (*handle, error) {
+	fd, err := unix.PidfdOpen(p.PID, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hold process %d: %w", p.PID, err)
+	}
+	h := &handle{Proc: p, fd: fd}
+	s, err := readStat(p.PID) // the descriptor pins whom it names, so looking after opening is safe
+	if err == nil && s.startTime == p.StartTime {
+		return h, nil
+	}
+	h.close()
+	if err == nil || vanished(err) {
+		return nil, nil
+	}
+	return nil, err
+}
+
+func (h *handle) close() { _ = unix.Close(h.fd) }
+
+// signal sends a signal; a process that has ended is no error.
+func (h *handle) signal(sig syscall.Signal) error {
+	if err := unix.PidfdSendSignal(h.fd, sig, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("send %v to process %d (%s): %w", sig, h.PID, h.Comm, err)
+	}
+	return nil
+}
+
+// awaitAll waits until all have ended, the time is over or ctx is done, and returns
+// those that have not ended.
+func awaitAll(ctx context.Context, all []*handle, within time.Duration) ([]*handle, error) {
+	end := time.Now().Add(within)
+	for len(all) > 0 {
+		fds := make([]unix.PollFd, len(all))
+		for i, h := range all {
+			fds[i] = unix.PollFd{Fd: int32(h.fd), Events: unix.POLLIN}
+		}
+		left := time.Until(end)
+		if left <= 0 || ctx.Err() != nil {
+			return all, ctx.Err()
+		}
+		// In short turns, to look at ctx in between.
+		_, err := unix.Poll(fds, int(min(left, 50*time.Millisecond)/time.Millisecond)+1)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return all, fmt.Errorf("wait for processes to end: %w", err)
+		}
+		var running []*handle
+		for i, h := range all {
+			if fds[i].Revents == 0 {
+				running = append(running, h)
+			}
+		}
+		all = running
+	}
+	return nil, nil
+}
+
+// Terminate ends processes: SIGTERM, after a second SIGKILL, and waits until all are
+// gone. Processes that have ended before, or whose PID belongs to another by now,
+// are left alone.
+func Terminate(ctx context.Context, procs []Proc) error {
+	var held []*handle
+	defer func() {
+		for _, h := range held {
+			h.close()
+		}
+	}()
+	var errs []error
+	for _, p := range procs {
+		h, err := hold(p)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if h != nil {
+			held = append(held, h)
+			errs = append(errs, h.signal(unix.SIGTERM))
+		}
+	}
+	running, err := awaitAll(ctx, held, termGrace)
+	errs = append(errs, err)
+	for _, h := range running {
+		errs = append(errs, h.signal(unix.SIGKILL))
+	}
+	// A killed process is owed its wait even when the caller is in a hurry.
+	running, err = awaitAll(context.WithoutCancel(ctx), running, killWait)
+	errs = append(errs, err)
+	for _, h := range running {
+		errs = append(errs, fmt.Errorf("process %d (%s) does not end %v after SIGKILL", h.PID, h.Comm, killWait))
+	}
+	return errors.Join(errs...)
+}
