@@ -77,7 +77,7 @@ func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) 
 // has such sections, and the one its kind asks for is there already; here come
 // those that the checks will refuse, without faults of their own.
 func freshSection(pointer reflect.Type) reflect.Value {
-	for _, kind := range []string{KindSynthetic, KindTrace, KindFlows} {
+	for _, kind := range []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows} {
 		w := reflect.ValueOf(defaults(choice{workload: kind}).Workload)
 		for i := range w.NumField() {
 			if v := w.Field(i); v.Type() == pointer && !v.IsNil() {

@@ -6,13 +6,6 @@ import (
 	"time"
 )
 
-// The three kinds of workload.
-const (
-	KindSynthetic = "synthetic"
-	KindTrace     = "trace"
-	KindFlows     = "flows"
-)
-
 // choice is what decides which defaults hold.
 type choice struct{ model, engine, workload, profile string }
 
@@ -31,24 +24,24 @@ func defaults(c choice) *Scenario {
 		Placement: Placement{Unit: "rack", Pattern: []string{RolePrefill, RoleDecode}},
 		Model:     modelPreset(known(c.model, ModelNames())),
 		Engine:    enginePreset(known(c.engine, EngineNames())),
-		Workload:  Workload{Kind: known(c.workload, []string{KindSynthetic, KindTrace, KindFlows})},
+		Workload:  Workload{Kind: known(c.workload, []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows})},
 		Transfer: Transfer{
-			Chunk: 64 * kibi, Mode: "push", Overlap: "none", OverlapChunk: 2048, DSCP: 10,
-			CongestionControl: "cubic", Paths: "random", Timeout: 2 * time.Minute, Retries: 2,
+			Chunk: 64 * kibi, Mode: ModePush, Overlap: OverlapNone, OverlapChunk: 2048, DSCP: 10,
+			CongestionControl: "cubic", Paths: PathsRandom, Timeout: 2 * time.Minute, Retries: 2,
 		},
-		Background: Background{Kind: "udp", DSCP: 8},
-		Oracle:     Oracle{Refresh: time.Second, Separation: "dscp", InFlightCap: 16},
+		Background: Background{Kind: BackgroundUDP, DSCP: 8},
+		Oracle:     Oracle{Refresh: time.Second, Separation: SeparationDSCP, InFlightCap: 16},
 		Policies:   []Policy{NewPolicy("rr"), NewPolicy("cla"), NewPolicy("netkv-full")},
 		Seeds:      []uint64{1},
 		SLO:        SLO{TTFT: 4 * time.Second, TBT: 100 * time.Millisecond},
 		Scale:      Scale{Time: 1},
-		Runtime:    "process",
+		Runtime:    RuntimeProcess,
 		Limits:     Limits{Drain: 2 * time.Minute},
 	}
 	switch s.Workload.Kind {
-	case KindTrace:
+	case WorkloadTrace:
 		s.Workload.Trace = &Trace{RateScale: 1}
-	case KindFlows:
+	case WorkloadFlows:
 		s.Workload.Flows = &Flows{}
 		s.Placement, s.Policies = Placement{}, nil
 	default:
@@ -93,7 +86,7 @@ func (s *Scenario) derivePlacement(f *faults) {
 		f.addf("placement", "gives both unit or pattern and lists of instances; keep one of the two ways")
 	case listed:
 		s.Placement.Unit, s.Placement.Pattern = "", nil
-	case patterned && s.Workload.Kind == KindFlows:
+	case patterned && s.Workload.Kind == WorkloadFlows:
 		s.Placement.Unit = cmp.Or(s.Placement.Unit, "rack")
 		if s.Placement.Pattern == nil {
 			s.Placement.Pattern = []string{RolePrefill, RoleDecode}

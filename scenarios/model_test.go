@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,4 +102,28 @@ func TestProfilesFillWhatTheFileLeavesOut(t *testing.T) {
 	require.NoError(t, err)
 	assert.InDelta(t, 4, s.Workload.Synthetic.Burstiness, 0)
 	requireRoundTrip(t, s)
+}
+
+func TestTheWordsOfTheCodeAreTheWordsOfTheFormat(t *testing.T) {
+	t.Parallel()
+	for key, words := range map[string][]string{
+		"workload.kind":       {WorkloadSynthetic, WorkloadTrace, WorkloadFlows},
+		"transfer.paths":      {PathsRandom, PathsSticky, PathsFresh},
+		"transfer.mode":       {ModePush, ModePull},
+		"transfer.overlap":    {OverlapNone, OverlapChunk, OverlapLayer},
+		"oracle.separation":   {SeparationDSCP, SeparationNone},
+		"background.kind":     {BackgroundUDP},
+		"runtime":             {RuntimeProcess, RuntimeDocker},
+		"placement.pattern.-": {RolePrefill, RoleDecode, RoleIdle},
+	} {
+		f := root()
+		for _, name := range strings.Split(key, ".") {
+			if f.kind == kindList {
+				f = f.elem
+			} else {
+				f = f.child(name)
+			}
+		}
+		assert.Subset(t, f.enum, words, key)
+	}
 }

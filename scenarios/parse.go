@@ -171,7 +171,7 @@ func choose(tree *yaml.Node) choice {
 		workload: peek(tree, "workload", "kind").Value,
 		profile:  peek(tree, "workload", "synthetic", "profile").Value,
 	}
-	for _, kind := range []string{KindSynthetic, KindTrace, KindFlows} {
+	for _, kind := range []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows} {
 		if c.workload == "" && peek(tree, "workload", kind).Kind != 0 {
 			c.workload = kind
 		}

@@ -52,8 +52,8 @@ func everyDefault() *Scenario {
 	s := defaults(choice{})
 	s.derive(&faults{})
 	s.deriveRates(&faults{})
-	s.Workload.Trace = defaults(choice{workload: KindTrace}).Workload.Trace
-	s.Workload.Flows = defaults(choice{workload: KindFlows}).Workload.Flows
+	s.Workload.Trace = defaults(choice{workload: WorkloadTrace}).Workload.Trace
+	s.Workload.Flows = defaults(choice{workload: WorkloadFlows}).Workload.Flows
 	return s
 }
 

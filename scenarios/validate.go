@@ -141,7 +141,7 @@ func (s *Scenario) checkPlacement(f *faults) {
 	}
 	list("placement.prefill", s.Placement.Prefill)
 	list("placement.decode", s.Placement.Decode)
-	if s.Workload.Kind == KindFlows || !f.clean("placement") {
+	if s.Workload.Kind == WorkloadFlows || !f.clean("placement") {
 		return
 	}
 	roles := s.Roles()
@@ -153,7 +153,7 @@ func (s *Scenario) checkPlacement(f *faults) {
 }
 
 func (s *Scenario) checkPolicies(f *faults) {
-	if len(s.Policies) == 0 && s.Workload.Kind != KindFlows && f.clean("policies") {
+	if len(s.Policies) == 0 && s.Workload.Kind != WorkloadFlows && f.clean("policies") {
 		f.addf("policies", "must name at least one policy (valid: %s)", strings.Join(PolicyNames(), ", "))
 	}
 	labels := map[string]string{}

@@ -14,7 +14,7 @@ func (s *Scenario) checkWorkload(f *faults) {
 	sections := []struct {
 		kind string
 		set  bool
-	}{{KindSynthetic, w.Synthetic != nil}, {KindTrace, w.Trace != nil}, {KindFlows, w.Flows != nil}}
+	}{{WorkloadSynthetic, w.Synthetic != nil}, {WorkloadTrace, w.Trace != nil}, {WorkloadFlows, w.Flows != nil}}
 	for _, section := range sections {
 		path := "workload." + section.kind
 		switch {
