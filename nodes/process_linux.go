@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,9 +18,9 @@ import (
 )
 
 const (
-	agentName   = "kvagent"    // the process's name, and the command of the binary
-	socketName  = "agent.sock" // in Spec.Dir
-	logName     = "agent.log"  // in Spec.Dir: what the agent writes to stdout and stderr
+	agentName   = "kvagent"      // the process's name, as pgrep -x finds it
+	socketName  = "control.sock" // in Spec.Dir
+	logName     = "agent.log"    // in Spec.Dir: what the agent writes to stdout and stderr
 	leashEnv    = "NETKVLAB_LEASH_FD"
 	leashFD     = "3"
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -81,7 +82,7 @@ func (p *Process) start(s Spec) (Agent, error) {
 	socket := filepath.Join(s.Dir, socketName)
 	cmd := &exec.Cmd{
 		Path: link,
-		Args: append([]string{agentName, agentName, "--socket", socket, "--node", s.Node}, s.Args...),
+		Args: slices.Concat([]string{agentName}, s.Args, []string{"--socket", socket, "--node", s.Node}),
 		Env:  environment(s), Dir: s.Dir,
 		Stdout: log, Stderr: log, // stdin is /dev/null
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},

@@ -24,8 +24,8 @@ type Spec struct {
 	Netns     string // path of the network namespace, such as /run/netns/LAB.NODE
 	// Dir is the agent's private run directory; the runtime makes it, mode 0700.
 	Dir string
-	// Executable is the path of the netkvlab binary, run as
-	// "kvagent kvagent --socket SOCKET --node NODE", followed by Args.
+	// Executable is the absolute path of the binary. It is run under the name kvagent
+	// with Args (its command, if it has several), then --socket SOCKET --node NODE.
 	Executable string
 	Args       []string
 	Env        []string // added to the clean environment
