@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/agnivade/levenshtein"
 	"go.yaml.in/yaml/v3"
@@ -153,9 +154,16 @@ func notOneOf(what, got string, valid []string) string {
 	return fmt.Sprintf("%s %q%s (valid: %s)", what, clip(got), hint, strings.Join(valid, ", "))
 }
 
-// clip keeps what a file says short enough for a message.
+// clip makes what a file says fit for a message: short, and without characters
+// that would act on a terminal.
 func clip(text string) string {
 	const most = 60
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 	if r := []rune(text); len(r) > most {
 		return string(r[:most]) + "..."
 	}

@@ -44,6 +44,8 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 		{"bare time", "slo: {ttft: 4}", "slo.ttft: a time needs a unit; write it like 1.5s, 100ms or 8us, got 4"},
 		{"bare arrival rate", "workload: {synthetic: {rate: 4}}", "workload.synthetic.rate: an arrival rate needs a unit; write it like 4/s, got 4"},
 		{"control character", `description: "a\x01b"`, "description: holds the character U+0001, which a text may not"},
+		{"terminal escape in a value", `topology: {pods: "\x1b[2J"}`, "topology.pods: must be a whole number, got the quoted text \"\uFFFD[2J\""},
+		{"long value", "topology: {nicRate: " + strings.Repeat("9", 64) + "}", "needs a unit; write it like 25Gbps (bits) or 3.125GB/s (bytes), got " + strings.Repeat("9", 60) + "..."},
 		{"merge key", "topology: {<<: {pods: 1}}", "topology: merge keys (<<) are not read; write the keys out"},
 		{"complex key", "topology: {[a]: 1}", "topology: a key must be a plain word, got a list"},
 
