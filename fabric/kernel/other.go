@@ -82,6 +82,11 @@ func (f *Fabric) PathPorts(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16)
 	return nil, errNotLinux
 }
 
+// PathPortsFor fails: it needs Linux.
+func (f *Fabric) PathPortsFor(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16, _ bool) ([][]uint16, error) {
+	return nil, errNotLinux
+}
+
 func (p *Probe) try() error {
 	return &UnsupportedError{Feature: p.Name, Need: "Linux", Cause: errNotLinux.Cause}
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// kernelRoute is a unicast route as the kernel reports it, without the
+// kernelRoute is a route as the kernel reports it, without the local and
 // connected ones that it adds by itself.
 type kernelRoute struct {
+	typ    uint8 // RTN_UNICAST, or one that drops
 	dst    netip.Prefix
 	src    netip.Addr
 	table  uint32
@@ -37,7 +38,7 @@ func dumpRoutes(c *rtnl.Conn) (routes []kernelRoute, err error) {
 	b.U8(unix.AF_INET, 0, 0, 0, 0, 0, 0, 0)
 	b.U32(0)
 	err = c.Dump(&b, func() { routes = nil }, func(m rtnl.Message) {
-		if len(m.Payload) >= unix.SizeofRtMsg && m.Payload[7] == unix.RTN_UNICAST && m.Payload[5] != unix.RTPROT_KERNEL {
+		if len(m.Payload) >= unix.SizeofRtMsg && m.Payload[5] != unix.RTPROT_KERNEL {
 			routes = append(routes, parseRoute(m.Payload))
 		}
 	})
@@ -45,7 +46,7 @@ func dumpRoutes(c *rtnl.Conn) (routes []kernelRoute, err error) {
 }
 
 func parseRoute(p []byte) kernelRoute {
-	r := kernelRoute{table: uint32(p[4])}
+	r := kernelRoute{table: uint32(p[4]), typ: p[7]}
 	dst := netip.IPv4Unspecified()
 	single := kernelHop{flags: uint8(rtnl.U32(p, 8))}
 	rtnl.Attrs(rtnl.Skip(p, unix.SizeofRtMsg), func(typ uint16, v []byte) {
@@ -101,7 +102,9 @@ func (f *Fabric) verifyRoutes(ns *namespace, n *fabric.Node) (diffs []string, er
 		if want.Table != 0 {
 			object += fmt.Sprintf(" table %d", want.Table)
 		}
-		at := slices.IndexFunc(routes, func(r kernelRoute) bool { return r.dst == want.Dst && r.table == tableOf(want.Table) })
+		at := slices.IndexFunc(routes, func(r kernelRoute) bool {
+			return r.typ == unix.RTN_UNICAST && r.dst == want.Dst && r.table == tableOf(want.Table)
+		})
 		if at < 0 {
 			diffs = append(diffs, difference(n, object, "is missing"))
 			continue

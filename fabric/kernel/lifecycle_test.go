@@ -1,0 +1,253 @@
+//go:build linux
+
+package kernel_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/fabrictest"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+func TestUpVerifyDownLeavesTheHostAsItWas(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		scenario *scenarios.Scenario
+		rate     float64
+	}{
+		{"the paper's cluster", fabrictest.Paper64(), 400},
+		{"with background in classes", fabrictest.Paper64Background(), 400},
+		{"four NICs an instance", fabrictest.Rail64(), 400},
+		{"at full rate, where 32-bit fields wrap", fabrictest.Paper64Background(), 1},
+		{"a k=4 fat tree", fabrictest.KAry(4), 1000},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ktest.NeedFabric(t)
+			name, plan := lab(t, "host"), mustPlan(t, tc.scenario, tc.rate)
+			before := hostState(t)
+			f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+			require.NoError(t, err)
+			assert.NoError(t, f.Verify(t.Context()))
+			assert.Equal(t, before, hostState(t), "while up")
+			assert.Len(t, named(t, name), 2*len(plan.Nodes), "a name and a mount a node")
+			require.NoError(t, f.Close())
+			gone := mustRemove(t, name)
+			assert.Empty(t, named(t, name))
+			assert.Len(t, gone.Namespaces, len(plan.Nodes))
+			assert.Empty(t, gone.Files)
+			assert.Equal(t, before, hostState(t), "after down")
+			assert.True(t, mustRemove(t, name).Empty(), "removing what is not there is success")
+		})
+	}
+}
+
+func TestThirtyCyclesWithoutPause(t *testing.T) {
+	ktest.NeedFabric(t)
+	name, plan := lab(t, "cycle"), mustPlan(t, smallTree(), 400)
+	for range 30 {
+		f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+		mustRemove(t, name)
+		require.Empty(t, named(t, name))
+	}
+}
+
+func TestOpenAttachesToAStandingLab(t *testing.T) {
+	name, plan := lab(t, "open"), mustPlan(t, smallTree(), 400)
+	f := mustUp(t, name, plan)
+	g, err := kernel.Open(t.Context(), name, plan, kernel.Options{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, g.Close()) }()
+	assert.NoError(t, g.Verify(t.Context()))
+	for i := range plan.Nodes {
+		a, err := f.NetnsInode(fabric.NodeID(i))
+		require.NoError(t, err)
+		b, err := g.NetnsInode(fabric.NodeID(i))
+		require.NoError(t, err)
+		assert.Equal(t, a, b)
+	}
+	labs, err := kernel.Labs()
+	require.NoError(t, err)
+	assert.Contains(t, labs, name)
+	spaces, err := kernel.Namespaces(name)
+	require.NoError(t, err)
+	assert.Len(t, spaces, len(plan.Nodes))
+	assert.Equal(t, f.NetnsPath(0), kernel.NetnsDir+"/"+name+".p0")
+}
+
+func TestDoRunsInsideAndComesBack(t *testing.T) {
+	plan := mustPlan(t, smallTree(), 400)
+	f := mustUp(t, lab(t, "do"), plan)
+	want, err := f.NetnsInode(plan.Prefill[0])
+	require.NoError(t, err)
+	var inside unix.Stat_t
+	require.NoError(t, f.Do(plan.Prefill[0], func() error { return unix.Stat("/proc/thread-self/ns/net", &inside) }))
+	assert.Equal(t, want, inside.Ino)
+	boom := errors.New("boom")
+	assert.ErrorIs(t, f.Do(plan.Prefill[0], func() error { return boom }), boom)
+	assert.Error(t, f.Do(-1, func() error { return nil }))
+	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+	require.NoError(t, err)
+	for _, task := range tasks {
+		var st unix.Stat_t
+		if unix.Stat(task, &st) == nil {
+			assert.NotEqual(t, want, st.Ino, "no thread stays behind")
+		}
+	}
+}
+
+func TestDecoysSurvive(t *testing.T) {
+	ktest.NeedFabric(t)
+	name, plan := lab(t, "decoy"), mustPlan(t, smallTree(), 400)
+	for _, decoy := range []string{"netkvlab-mine", name + "x", name + "x.p0", name + ".mine"} {
+		mustRun(t, "ip", "netns", "add", decoy)
+		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", decoy).Run() })
+	}
+	full := filepath.Join(kernel.NetnsDir, name+".p1")
+	require.NoError(t, os.WriteFile(full, []byte("mine"), 0o600))
+	t.Cleanup(func() { _ = os.Remove(full) })
+
+	_, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+	var inUse *kernel.InUseError
+	require.ErrorAs(t, err, &inUse)
+	assert.Equal(t, full, inUse.Object)
+	assert.Empty(t, inUse.Owner)
+	assert.Equal(t, []string{name + ".mine", name + ".p1"}, onlyNames(named(t, name)), "nothing was made")
+
+	require.NoError(t, os.Remove(full))
+	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+	require.NoError(t, err)
+	_, err = kernel.Apply(t.Context(), name, plan, kernel.Options{})
+	require.ErrorAs(t, err, &inUse)
+	assert.Equal(t, name, inUse.Owner, "the error says whose it is")
+	require.NoError(t, f.Close())
+	// One of ours under a second name is not ours to remove under that name.
+	second := filepath.Join(kernel.NetnsDir, name+".d999")
+	require.NoError(t, os.WriteFile(second, nil, 0o600))
+	require.NoError(t, unix.Mount(f.NetnsPath(0), second, "none", unix.MS_BIND, ""))
+	t.Cleanup(func() { _ = unix.Unmount(second, unix.MNT_DETACH); _ = os.Remove(second) })
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err = kernel.Remove(ctx, name, kernel.Options{})
+	require.NoError(t, err)
+	assert.Equal(t, []string{name + ".d999", name + ".mine"}, onlyNames(named(t, name)))
+	list := mustRun(t, "ip", "netns", "list")
+	for _, decoy := range []string{"netkvlab-mine", name + "x", name + "x.p0", name + ".mine"} {
+		assert.Contains(t, list, decoy)
+	}
+}
+
+func onlyNames(found []string) (names []string) {
+	for _, f := range found {
+		if len(f) < 6 || f[:6] != "mount " {
+			names = append(names, f)
+		}
+	}
+	return names
+}
+
+func TestAnUnmarkedNamespaceOfAPlannedNameIsLeftAlone(t *testing.T) {
+	ktest.NeedFabric(t)
+	name := lab(t, "foreign")
+	mustRun(t, "ip", "netns", "add", name+".p0")
+	t.Cleanup(func() { mustRun(t, "ip", "netns", "del", name+".p0") })
+	gone, err := kernel.Remove(t.Context(), name, kernel.Options{Planned: []string{name + ".p0"}})
+	require.NoError(t, err)
+	assert.True(t, gone.Empty())
+	assert.Contains(t, mustRun(t, "ip", "netns", "list"), name+".p0")
+}
+
+func TestLeftoversOfAKilledApplyAreRemoved(t *testing.T) {
+	ktest.NeedFabric(t)
+	name := lab(t, "left")
+	require.NoError(t, os.MkdirAll(kernel.NetnsDir, 0o755))
+	for _, file := range []string{name + ".p0", name + ".agg0-1", name + ".odd", name + ".kept"} {
+		require.NoError(t, os.WriteFile(filepath.Join(kernel.NetnsDir, file), nil, 0))
+	}
+	t.Cleanup(func() { _ = os.Remove(filepath.Join(kernel.NetnsDir, name+".kept")) })
+	gone, err := kernel.Remove(t.Context(), name, kernel.Options{Planned: []string{name + ".odd", "elsewhere"}})
+	require.NoError(t, err)
+	assert.ElementsMatch(t, []string{name + ".p0", name + ".agg0-1", name + ".odd"}, gone.Files)
+	assert.Equal(t, []string{name + ".kept"}, named(t, name), "neither announced nor a node's name")
+}
+
+func TestRemoveTellsWhoHoldsANamespace(t *testing.T) {
+	name, plan := lab(t, "held"), mustPlan(t, smallTree(), 400)
+	ktest.NeedFabric(t)
+	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+	require.NoError(t, err)
+	cmd := exec.Command("ip", "netns", "exec", name+".d0", "cat")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	// An echo proves that the process is inside by now.
+	_, err = stdin.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = stdout.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	gone, err := kernel.Remove(t.Context(), name, kernel.Options{})
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), name+".d0")
+	assert.Equal(t, map[string][]int{name + ".d0": {cmd.Process.Pid}}, gone.Held)
+	assert.Empty(t, named(t, name))
+	require.NoError(t, stdin.Close())
+	require.NoError(t, cmd.Wait())
+}
+
+func TestCancelAtAnyPointLeavesNothing(t *testing.T) {
+	ktest.NeedFabric(t)
+	name, plan := lab(t, "cancel"), mustPlan(t, fabrictest.Paper64Background(), 400)
+	for _, after := range []time.Duration{0, 1, 2, 4, 8, 16, 24, 32, 48, 64} {
+		ctx, cancel := context.WithTimeout(t.Context(), after*time.Millisecond)
+		f, err := kernel.Apply(ctx, name, plan, kernel.Options{})
+		cancel()
+		if err == nil {
+			require.NoError(t, f.Close())
+			mustRemove(t, name)
+			continue
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, named(t, name), "cancelled after %d ms", after)
+	}
+}
+
+func TestJournalComesFirst(t *testing.T) {
+	ktest.NeedFabric(t)
+	name, plan := lab(t, "journal"), mustPlan(t, smallTree(), 400)
+	full := errors.New("disk full")
+	_, err := kernel.Apply(t.Context(), name, plan, kernel.Options{Journal: func(names []string) error {
+		assert.Equal(t, kernel.Names(name, plan), names)
+		assert.Empty(t, named(t, name))
+		return full
+	}})
+	require.ErrorIs(t, err, full)
+	assert.Empty(t, named(t, name))
+}
+
+func TestLabNamesAreChecked(t *testing.T) {
+	t.Parallel()
+	plan := mustPlan(t, smallTree(), 400)
+	for _, name := range []string{"", "a.b", "../x", "Up", "-d", "a/b", "é", "a-", "0123456789012345678901234567890123456789x"} {
+		_, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+		assert.Errorf(t, err, "%q", name)
+		_, err = kernel.Remove(t.Context(), name, kernel.Options{})
+		assert.Errorf(t, err, "%q", name)
+	}
+}
