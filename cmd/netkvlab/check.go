@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/doctor"
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+func (a *app) validateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "validate SCENARIO...",
+		Short: "Check scenarios and print them with every default written out",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for i, ref := range args {
+				s, err := scenarios.Load(ref)
+				if err != nil {
+					return err
+				}
+				if err := lab.ResolveScale(s); err != nil {
+					return err
+				}
+				if _, err := fabric.New(s, s.Scale); err != nil {
+					return usagef("%s: %w", ref, err)
+				}
+				if err := a.printScenario(s, i); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) printScenario(s *scenarios.Scenario, n int) error {
+	if a.output == "json" {
+		return a.printJSON(map[string]any{
+			"scenario": s.Name, "valid": true, "kv_bytes_per_token": int64(s.Model.KVBytesPerToken()),
+			"scale": map[string]float64{"rate": s.Scale.Rate, "time": s.Scale.Time},
+		})
+	}
+	text, err := s.Marshal()
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		fmt.Fprintln(a.stdout, "---")
+	}
+	_, err = a.stdout.Write(text)
+	return err
+}
+
+func (a *app) schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the scenario format as a JSON Schema for editors",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := scenarios.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = a.stdout.Write(append(text, '\n'))
+			return err
+		},
+	}
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what this host can do and what it lacks",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r := doctor.Examine(cmd.Context())
+			if a.output == "json" {
+				if err := a.printJSON(r); err != nil {
+					return err
+				}
+			} else {
+				if err := r.Print(a.stdout); err != nil {
+					return err
+				}
+			}
+			return r.Err()
+		},
+	}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if a.output == "json" {
+				return a.printJSON(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
+			}
+			fmt.Fprintf(a.stdout, "netkvlab %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		},
+	}
+}

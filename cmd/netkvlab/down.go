@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/internal/lab"
+)
+
+func (a *app) downCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "down LAB | --all",
+		Short: "Remove a lab, whatever state it is in",
+		Long: `Removes a lab's agents, namespaces and state. It works from the kernel's own state,
+so it also removes labs whose folder is lost or damaged, and it touches nothing
+that is not marked as the lab's.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) == 1) {
+				return usagef("name one lab, or --all (see `netkvlab ps`)")
+			}
+			opt, err := a.labOptions("", false)
+			if err != nil {
+				return err
+			}
+			defer opt.Progress.Close()
+			names := args
+			if all {
+				if names, err = lab.All(opt); err != nil {
+					return err
+				}
+			}
+			removed := []lab.Removed{}
+			var errs []error
+			for _, name := range names {
+				r, err := lab.Down(cmd.Context(), name, opt)
+				if err != nil {
+					errs = append(errs, err)
+					continue
+				}
+				removed = append(removed, r)
+			}
+			opt.Progress.Close()
+			return errors.Join(append(errs, a.printRemoved(removed))...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host")
+	return cmd
+}
+
+func (a *app) printRemoved(removed []lab.Removed) error {
+	if a.output == "json" {
+		return a.printJSON(removed)
+	}
+	for _, r := range removed {
+		if r.Nothing {
+			fmt.Fprintf(a.stdout, "%s: nothing to remove\n", r.Lab)
+		} else {
+			fmt.Fprintf(a.stdout, "%s: removed %d namespaces, ended %d processes\n", r.Lab, r.Namespaces, r.Processes)
+		}
+		for _, n := range r.Notes {
+			fmt.Fprintf(a.stdout, "  %s\n", n)
+		}
+	}
+	if len(removed) == 0 {
+		fmt.Fprintln(a.stdout, "no labs")
+	}
+	return nil
+}

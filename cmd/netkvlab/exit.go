@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// The exit codes of the command-line contract.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2 // usage or invalid scenario
+	exitNotGood     = 3 // ran, but the fidelity verdict is not good under --strict
+	exitInterrupted = 130
+)
+
+// errNotGood says that a run's verdict does not satisfy --strict.
+var errNotGood = errors.New("the fidelity verdict is not good")
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode maps an error to the contract. An interruption outranks the errors it caused.
+func exitCode(err error) int {
+	var usage usageError
+	var scenario *scenarios.Error
+	var status exitStatus
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, errNotGood):
+		return exitNotGood
+	case errors.As(err, &status):
+		return int(status)
+	case errors.As(err, &usage), errors.As(err, &scenario):
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// printError shows an error once; joined errors take a line each.
+func printError(w io.Writer, err error) {
+	var list interface{ Unwrap() []error }
+	if errors.As(err, &list) && err.Error() == joined(list.Unwrap()) {
+		for _, e := range list.Unwrap() {
+			printError(w, e)
+		}
+		return
+	}
+	if errors.As(err, new(exitStatus)) {
+		return // the command has said itself what it had to say
+	}
+	if !errors.Is(err, context.Canceled) || err.Error() != context.Canceled.Error() {
+		fmt.Fprintln(w, "netkvlab:", err)
+	}
+}
+
+func joined(errs []error) string { return errors.Join(errs...).Error() }

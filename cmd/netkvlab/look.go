@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/internal/lab"
+)
+
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+func (a *app) psCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ps",
+		Short: "List the labs on this host",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			opt, err := a.labOptions("", false)
+			if err != nil {
+				return err
+			}
+			infos, err := lab.List(cmd.Context(), opt)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(infos)
+			}
+			w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+			fmt.Fprintln(w, "LAB\tSTATUS\tRUNTIME\tNAMESPACES\tAGENTS\tSINCE")
+			for _, i := range infos {
+				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", i.Lab, i.Status, i.Runtime, i.Namespaces, i.Agents, i.Since())
+				for _, d := range i.Damage {
+					fmt.Fprintf(w, "\t  %s\n", d)
+				}
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (a *app) inspectCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "inspect LAB",
+		Short: "Show a lab's nodes, links and agents",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opt, err := a.labOptions("", false)
+			if err != nil {
+				return err
+			}
+			d, err := lab.Inspect(cmd.Context(), args[0], opt)
+			if err != nil {
+				return err
+			}
+			if a.output == "json" {
+				return a.printJSON(d)
+			}
+			return a.printDetail(d)
+		},
+	}
+}
+
+// printLab shows a lab that was just left standing.
+func (a *app) printLab(ctx context.Context, name string, opt lab.Options) error {
+	info, err := lab.Look(ctx, name, opt)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return a.printJSON(info)
+	}
+	fmt.Fprintf(a.stdout, "%s: %s, %d namespaces, %d agents\n", info.Lab, info.Status, info.Namespaces, info.Agents)
+	return nil
+}
+
+func (a *app) printDetail(d *lab.Detail) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(w, "%s: %s, rate scale %g, time scale %g\n", d.Lab, d.Status, d.Scale.Rate, d.Scale.Time)
+	for _, part := range d.Damage {
+		fmt.Fprintf(w, "damaged: %s\n", part)
+	}
+	fmt.Fprintln(w, "\nNODE\tNAMESPACE\tADDRESSES\tAGENT\tIN FLIGHT\tRESERVED\tKV FREE\tCACHED\tCONNECTIONS")
+	for _, n := range d.Nodes {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Node, n.Namespace, strings.Join(n.Addresses, " "), n.AgentText())
+	}
+	fmt.Fprintln(w, "\nLINK\tTIER\tRATE\tEMULATED")
+	for _, l := range d.Links {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", l.Link, l.Tier, l.Rate, l.RateEmulated)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,81 @@
+// Command netkvlab builds an emulated datacenter network on this host, moves KV
+// caches through it under competing scheduling policies, and says what each
+// policy's time to first token is. It is also, under the name kvagent, the agent
+// that runs on every emulated instance: one static binary does both.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/kvagent"
+)
+
+// version is set by the build (-ldflags -X main.version=...).
+var version = "devel"
+
+func main() {
+	if args, ok := agentArgs(os.Args); ok {
+		os.Exit(agentMain(args))
+	}
+	ctx, stop := interruptible(os.Stderr)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// agentCommand is this program's name, or its first argument, when it is an agent.
+const agentCommand = "kvagent"
+
+// agentArgs gives the agent's arguments if that is what the program was started as.
+func agentArgs(argv []string) ([]string, bool) {
+	named := len(argv) > 0 && filepath.Base(argv[0]) == agentCommand
+	rest := argv[min(1, len(argv)):]
+	if len(rest) > 0 && rest[0] == agentCommand {
+		return rest[1:], true
+	}
+	return rest, named
+}
+
+func agentMain(args []string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer stop()
+	if err := kvagent.Main(ctx, args, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "kvagent:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// interruptible gives a context that the first interruption ends, so that the
+// command cleans up, and a second one ends the process at once.
+func interruptible(stderr io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if _, ok := <-signals; !ok {
+			return
+		}
+		fmt.Fprintln(stderr, "\nnetkvlab: interrupted; cleaning up (again to stop at once)")
+		cancel()
+		if _, ok := <-signals; ok {
+			fmt.Fprintln(stderr, "netkvlab: stopped at once; remove what is left with `netkvlab down --all`")
+			os.Exit(exitInterrupted)
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+		cancel()
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// app is what all commands share; there is nothing global.
+type app struct {
+	stdout, stderr io.Writer
+	output         string // text | json
+	store          lab.Store
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{stdout: stdout, stderr: stderr, store: lab.Store{Root: lab.DefaultRoot}}
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		printError(stderr, err)
+	}
+	return exitCode(err)
+}
+
+func (a *app) root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "netkvlab",
+		Short: "Emulate a disaggregated LLM cluster's network and compare schedulers on it",
+		Long: `netkvlab builds an oversubscribed ECMP fat-tree out of network namespaces, moves
+KV-cache-sized byte streams through it over real TCP, and tells each scheduling
+policy's time to first token.
+
+  sudo netkvlab up quickstart      build, run, print, remove: under a minute`,
+		SilenceUsage: true, SilenceErrors: true,
+		Args: cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if a.output != "text" && a.output != "json" {
+				return usagef("--output: must be text or json, got %q", a.output)
+			}
+			return nil
+		},
+	}
+	cmd.SetOut(a.stdout)
+	cmd.SetErr(a.stderr)
+	cmd.PersistentFlags().StringVar(&a.output, "output", "text", "what to print on stdout: text or json")
+	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usagef("%w (see `%s --help`)", err, c.CommandPath())
+	})
+	cmd.AddCommand(
+		a.upCommand(), a.runCommand(), a.downCommand(), a.psCommand(), a.inspectCommand(), a.execCommand(),
+		a.doctorCommand(), a.validateCommand(), a.schemaCommand(), a.versionCommand(),
+	)
+	usageArgs(cmd)
+	return cmd
+}
+
+// usageArgs makes every command's complaint about its arguments a usage error.
+func usageArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usagef("%w (see `%s --help`)", err, c.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, c := range cmd.Commands() {
+		usageArgs(c)
+	}
+}
+
+// labOptions are the options for working on labs.
+func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
+	rt, err := newRuntime(runtime)
+	if err != nil {
+		return lab.Options{}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return lab.Options{}, fmt.Errorf("find this program's own file: %w", err)
+	}
+	return lab.Options{
+		Store: a.store, Runtime: rt, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
+	}, nil
+}
+
+func newRuntime(name string) (nodes.Runtime, error) {
+	switch name {
+	case "", "process":
+		return nodes.NewProcess()
+	case "docker":
+		return nil, errors.New("runtime docker is not part of this version: use --runtime process")
+	}
+	return nil, usagef("runtime: must be process or docker, got %q", name)
+}

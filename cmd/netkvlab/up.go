@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/internal/experiment"
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/report"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// runFlags choose what of a scenario is run and where it goes.
+type runFlags struct {
+	policies     []string
+	seeds        []uint
+	runtime      string
+	out          string
+	strict       bool
+	skipBadLines bool
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.policies, "policies", nil, "run only these policies (default: the scenario's)")
+	cmd.Flags().UintSliceVar(&f.seeds, "seeds", nil, "run these seeds (default: the scenario's)")
+	cmd.Flags().StringVar(&f.out, "out", "", "run folder (default: netkvlab-runs/<lab>-<time>)")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 3 unless the fidelity verdict is good")
+	cmd.Flags().BoolVar(&f.skipBadLines, "skip-bad-lines", false, "count a trace's broken lines instead of refusing the trace")
+}
+
+func (a *app) upCommand() *cobra.Command {
+	var f runFlags
+	var detach bool
+	cmd := &cobra.Command{
+		Use:   "up SCENARIO",
+		Short: "Build a scenario's lab, run its experiment, print the result and remove the lab",
+		Long: `SCENARIO is a file or the name of an embedded scenario (` + strings.Join(scenarios.Names(), ", ") + `).
+With -d the lab is left standing and nothing is run.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenarios.Load(args[0])
+			if err != nil {
+				return err
+			}
+			if err := f.apply(s); err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), s, f, detach)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
+	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
+	return cmd
+}
+
+// apply narrows a scenario to what the flags ask for.
+func (f *runFlags) apply(s *scenarios.Scenario) error {
+	if len(f.policies) > 0 {
+		var chosen []scenarios.Policy
+		for _, name := range f.policies {
+			i := slices.IndexFunc(s.Policies, func(p scenarios.Policy) bool { return trials.Label(p) == name })
+			switch {
+			case i >= 0:
+				chosen = append(chosen, s.Policies[i])
+			case slices.Contains(scenarios.PolicyNames(), name):
+				chosen = append(chosen, scenarios.NewPolicy(name))
+			default:
+				return usagef("--policies: unknown policy %q; known: %s", name, strings.Join(scenarios.PolicyNames(), ", "))
+			}
+		}
+		s.Policies = chosen
+	}
+	if len(f.seeds) > 0 {
+		s.Seeds = nil
+		for _, seed := range f.seeds {
+			s.Seeds = append(s.Seeds, uint64(seed))
+		}
+	}
+	if f.runtime != "" {
+		s.Runtime = f.runtime
+	}
+	if f.skipBadLines && s.Workload.Trace != nil {
+		s.Workload.Trace.SkipBadLines = true
+	}
+	return s.Validate()
+}
+
+func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach bool) (err error) {
+	opt, err := a.labOptions(s.Runtime, !detach)
+	if err != nil {
+		return err
+	}
+	defer opt.Progress.Close()
+	if err := lab.ResolveScale(s); err != nil {
+		return err
+	}
+	out := f.out
+	if !detach {
+		// Before anything is built: a run that cannot be written down is not worth making.
+		if out, err = a.runFolder(out, s.Name); err != nil {
+			return err
+		}
+	}
+	l, err := lab.Build(ctx, s, opt)
+	if err != nil {
+		return err
+	}
+	if detach {
+		if err := l.Detach(); err != nil {
+			return err
+		}
+		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
+		return a.printLab(ctx, s.Name, opt)
+	}
+	outcome, runErr := a.experiment(ctx, l, s, out, opt)
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	_, removeErr := l.Remove(cleanup)
+	opt.Progress.Close()
+	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
+}
+
+func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, opt lab.Options) (*experiment.Outcome, error) {
+	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Version: version, Progress: opt.Progress})
+}
+
+// runFolder gives the run folder's path, refusing one that holds something.
+func (a *app) runFolder(out, name string) (string, error) {
+	if out == "" {
+		out = filepath.Join("netkvlab-runs", fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
+	}
+	entries, err := os.ReadDir(out)
+	if err == nil && len(entries) > 0 {
+		return "", usagef("--out: %s is not empty (holds %s): name another folder or remove it", out, entries[0].Name())
+	}
+	return out, nil
+}
+
+// show prints an outcome; an interrupted one is shown as far as it came.
+func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) error {
+	if o == nil {
+		return nil
+	}
+	if a.output == "json" {
+		enc := json.NewEncoder(a.stdout)
+		enc.SetIndent("", "  ")
+		if err := enc.Encode(o.Summary); err != nil {
+			return err
+		}
+	} else if err := a.showText(o, s); err != nil {
+		return err
+	}
+	if strict && o.Summary.Fidelity.Verdict != results.VerdictGood {
+		return fmt.Errorf("%w but %s: %s", errNotGood, o.Summary.Fidelity.Verdict, strings.Join(o.Summary.Fidelity.Reasons, "; "))
+	}
+	return nil
+}
+
+func (a *app) showText(o *experiment.Outcome, s *scenarios.Scenario) error {
+	opt := report.Options{Folder: o.Folder}
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		if err := report.Flows(a.stdout, o.Records, opt); err != nil {
+			return err
+		}
+	}
+	return report.Text(a.stdout, o.Summary, opt)
+}
+
+func (a *app) runCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run LAB",
+		Short: "Run the experiment of a standing lab",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opt, err := a.labOptions("", false)
+			if err != nil {
+				return err
+			}
+			defer opt.Progress.Close()
+			l, err := lab.Attach(cmd.Context(), args[0], opt)
+			if err != nil {
+				return err
+			}
+			s := *l.Scenario
+			out, err := a.runFolder(f.out, s.Name)
+			if err == nil {
+				err = f.apply(&s)
+			}
+			if err != nil {
+				return errors.Join(err, l.Detach())
+			}
+			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, opt)
+			detachErr := l.Detach()
+			opt.Progress.Close()
+			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}

@@ -1,0 +1,122 @@
+// Package doctor says what this host can do for a lab and what it lacks, by trying
+// each thing in a scratch namespace. It changes nothing that lasts.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"text/tabwriter"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/lab"
+)
+
+// The answers of a check.
+const (
+	Works   = "works"
+	Missing = "missing"
+	Unknown = "unknown" // could not tell, and why
+)
+
+// Check is one thing that was tried.
+type Check struct {
+	Name     string `json:"name"`
+	Answer   string `json:"answer"`
+	Required bool   `json:"required"`
+	Need     string `json:"need,omitempty"`    // what would make it work
+	Detail   string `json:"detail,omitempty"`  // what the kernel said
+	Without  string `json:"without,omitempty"` // what a lab does when it is missing
+}
+
+// Report is everything that was tried.
+type Report struct {
+	Kernel string  `json:"kernel"`
+	CPUs   int     `json:"cpus"`
+	Checks []Check `json:"checks"`
+}
+
+// without says what a lab does where an optional feature is missing.
+var without = map[string]string{
+	"htb":       "background traffic cannot be told from transfers: oracle.separation must be none",
+	"u32":       "background traffic cannot be told from transfers: oracle.separation must be none",
+	"hash-seed": "switches above the rack hash other fields instead; polarization is avoided less well",
+	"rto-min":   "the 5 ms retransmission floor comes from route metrics alone",
+	"netem":     "links have no latency of their own; reports say so",
+	"red":       "no ECN marking, so no DCTCP",
+}
+
+// Examine tries everything.
+func Examine(ctx context.Context) *Report {
+	r := &Report{CPUs: runtime.NumCPU(), Checks: []Check{}}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		r.Kernel = strings.TrimSpace(string(release))
+	}
+	for _, p := range kernel.Probes() {
+		if ctx.Err() != nil {
+			return r
+		}
+		r.add(Check{Name: p.Name, Required: p.Required, Need: p.Need, Without: without[p.Name]}, p.Check(), kernel.ErrUnsupported)
+	}
+	for _, cc := range []string{"cubic", "reno", "bbr", "dctcp"} {
+		c := Check{
+			Name: "tcp " + cc, Required: cc == "cubic", Need: "CONFIG_TCP_CONG_" + strings.ToUpper(cc),
+			Without: "transfer.congestionControl: " + cc + " is refused",
+		}
+		err := lab.CongestionControl(cc)
+		r.add(c, err, unix.ENOENT) // EPERM, say, tells nothing about the kernel
+	}
+	return r
+}
+
+func (r *Report) add(c Check, err, unsupported error) {
+	switch {
+	case err == nil:
+		c.Answer, c.Need, c.Without = Works, "", ""
+	case unsupported != nil && errors.Is(err, unsupported):
+		c.Answer, c.Detail = Missing, err.Error()
+	default:
+		c.Answer, c.Detail = Unknown, err.Error()
+	}
+	r.Checks = append(r.Checks, c)
+}
+
+// Err tells whether a lab can run here at all.
+func (r *Report) Err() error {
+	var bad []string
+	for _, c := range r.Checks {
+		if c.Required && c.Answer != Works {
+			bad = append(bad, fmt.Sprintf("%s (%s)", c.Name, c.Need))
+		}
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("this host cannot run labs: it lacks %s", strings.Join(bad, ", "))
+	}
+	return nil
+}
+
+// Print writes the report for a person.
+func (r *Report) Print(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "Linux %s, %d CPUs\n\nFEATURE\tANSWER\tNEEDS\n", r.Kernel, r.CPUs)
+	for _, c := range r.Checks {
+		need := c.Need
+		if c.Answer != Works && c.Required {
+			need += " (required)"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\n", c.Name, c.Answer, need)
+		if c.Answer != Works {
+			fmt.Fprintf(t, "\t\t  %s\n", c.Detail)
+		}
+		if c.Without != "" {
+			fmt.Fprintf(t, "\t\t  without it: %s\n", c.Without)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,32 @@
+package experiment
+
+import (
+	"fmt"
+
+	"github.com/netkvlab/netkvlab/internal/telemetry"
+)
+
+// counters polls every port and gives the figures in the order of telemetry.Ports:
+// each link's direction away from A, then the one back.
+func (r *run) counters() ([]telemetry.Counters, error) {
+	polled, err := r.lab.Fabric.Counters()
+	if err != nil {
+		return nil, fmt.Errorf("poll the emulated ports: %w", err)
+	}
+	plan := r.lab.Plan
+	out := make([]telemetry.Counters, 2*len(plan.Links))
+	for i := range polled {
+		c := &polled[i]
+		port := plan.Ports[c.Node][c.Port]
+		hop := plan.HopOf(port)
+		k := 2 * int(hop.Link)
+		if hop.Reverse {
+			k++
+		}
+		out[k] = telemetry.Counters{Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Backlog: c.BacklogBytes}
+		if port.Shape.Classes {
+			out[k].OthersBytes = c.Background.Bytes + c.Other.Bytes
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,139 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/kvagent"
+	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// answerWithin bounds how long a new agent may take to answer.
+const answerWithin = 10 * time.Second
+
+// agentNodes lists the nodes that run an agent: everything that is not a switch.
+// Idle instances only matter to explicit flows.
+func (l *Lab) agentNodes() []*fabric.Node {
+	var out []*fabric.Node
+	for i := range l.Plan.Nodes {
+		n := &l.Plan.Nodes[i]
+		if l.role(n) != control.Role_ROLE_UNSPECIFIED {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+func (l *Lab) startAgents(ctx context.Context) error {
+	members := l.agentNodes()
+	l.opt.Progress.Phase("starting %d agents (%s)", len(members), l.opt.Runtime.Name())
+	l.Agents = make([]Agent, len(members))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, n := range members {
+		g.Go(func() error {
+			a, err := l.opt.Runtime.Start(ctx, l.spec(n))
+			if err != nil {
+				return fmt.Errorf("start the agent of %s: %w", n.Name, err)
+			}
+			l.Agents[i] = Agent{Agent: a, ID: n.ID}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, a := range l.Agents {
+		l.state.Agents = append(l.state.Agents, a.Agent)
+	}
+	return l.opt.Store.save(l.state)
+}
+
+func (l *Lab) spec(n *fabric.Node) nodes.Spec {
+	return nodes.Spec{
+		Lab: l.Name(), Node: n.Name, Netns: l.Fabric.NetnsPath(n.ID), Dir: l.opt.Store.agentDir(l.Name(), n.Name),
+		Executable: l.opt.Executable, Leash: l.opt.Leash,
+	}
+}
+
+// connect dials every agent and checks that it speaks our protocol.
+func (l *Lab) connect(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range l.Agents {
+		g.Go(func() (err error) {
+			l.Agents[i].Client, err = l.dial(ctx, l.Agents[i].Agent)
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// dial connects to one agent, and gives up as soon as that agent is dead.
+func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		l.watchBirth(ctx, cancel, a)
+	}()
+	c, err := kvagent.Dial(ctx, a.Socket)
+	dead := context.Cause(ctx)
+	cancel(nil)
+	<-watched
+	if err == nil {
+		return c, nil
+	}
+	if errors.Is(dead, errDead) {
+		err = dead
+	}
+	return nil, fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, tail(l.opt.Store.agentDir(l.Name(), a.Node)))
+}
+
+// errDead says that an agent ended before it answered.
+var errDead = errors.New("it ended before it answered")
+
+// watchBirth ends the dialling of an agent that has died.
+func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a nodes.Agent) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if alive, err := l.opt.Runtime.Alive(a); err == nil && !alive {
+				cancel(errDead)
+				return
+			}
+		}
+	}
+}
+
+// tail is the end of an agent's log, in one line.
+func tail(dir string) string {
+	const most = 400
+	data, err := os.ReadFile(filepath.Join(dir, "agent.log"))
+	text := strings.Join(strings.Fields(string(data)), " ")
+	switch {
+	case err != nil:
+		return err.Error()
+	case text == "":
+		return "(empty)"
+	case len(text) > most:
+		return "..." + text[len(text)-most:]
+	}
+	return text
+}

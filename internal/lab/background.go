@@ -1,0 +1,95 @@
+package lab
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// backgroundPortBase starts the source ports of background flows.
+const backgroundPortBase = 30000
+
+// backgroundFlows spreads other tenants' traffic over the fabric: each rack's
+// background host sends to its counterpart in the next pod, over every core path,
+// so much that each core link carries the asked share; then within its pod
+// to the next rack until the rack uplinks carry theirs.
+func (l *Lab) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlow, error) {
+	out := map[fabric.NodeID][]*control.BackgroundFlow{}
+	b := l.Scenario.Background
+	if !b.Enabled() {
+		return out, nil
+	}
+	t := l.Scenario.Topology
+	perCoreFlow := b.Utilization.Tier3 * float64(l.rate(3)) / float64(t.RacksPerPod)
+	uplinkFromCore := perCoreFlow * float64(t.CoresPerAgg)
+	perRackFlow := b.Utilization.Tier2*float64(l.rate(2)) - uplinkFromCore
+	if t.Pods < 2 {
+		perCoreFlow, perRackFlow = 0, b.Utilization.Tier2*float64(l.rate(2))
+	}
+	if perRackFlow < 0 {
+		return nil, fmt.Errorf("background: %g of the core links already loads the rack uplinks with %.3g, more than tier2: %g: raise tier2 or lower tier3",
+			b.Utilization.Tier3, uplinkFromCore/float64(l.rate(2)), b.Utilization.Tier2)
+	}
+	for _, id := range l.Plan.Background {
+		n := &l.Plan.Nodes[id]
+		if t.Pods > 1 && perCoreFlow > 0 {
+			to := l.backgroundHost((n.Pod+1)%t.Pods, n.Rack)
+			if err := l.addFlows(out, id, to, perCoreFlow); err != nil {
+				return nil, err
+			}
+		}
+		if t.RacksPerPod > 1 && perRackFlow > 0 {
+			to := l.backgroundHost(n.Pod, (n.Rack+1)%t.RacksPerPod)
+			if err := l.addFlows(out, id, to, perRackFlow); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// addFlows sends at a rate over each equal-cost path of a pair.
+func (l *Lab) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, from, to fabric.NodeID, bps float64) error {
+	b := l.Scenario.Background
+	proto := uint8(unix.IPPROTO_TCP)
+	if b.Kind == scenarios.BackgroundUDP {
+		proto = unix.IPPROTO_UDP
+	}
+	table, err := l.Fabric.PathPortsOf(proto, from, to, 0, dataPort, 1, backgroundPortBase)
+	if err != nil {
+		return fmt.Errorf("background ports from %s to %s: %w", l.Plan.Nodes[from].Name, l.Plan.Nodes[to].Name, err)
+	}
+	for _, ports := range table {
+		if len(ports) == 0 {
+			continue
+		}
+		out[from] = append(out[from], &control.BackgroundFlow{
+			PeerAddress: l.Plan.Nodes[to].Addrs[0].String(), PeerPort: dataPort, SourcePort: uint32(ports[0]),
+			BitsPerSecond: bps, Kind: b.Kind, Dscp: int32(b.DSCP),
+		})
+	}
+	return nil
+}
+
+func (l *Lab) backgroundHost(pod, rack int) fabric.NodeID {
+	for _, id := range l.Plan.Background {
+		if n := &l.Plan.Nodes[id]; n.Pod == pod && n.Rack == rack {
+			return id
+		}
+	}
+	return -1
+}
+
+// rate is the emulated rate of the links of a tier.
+func (l *Lab) rate(tier int) int64 {
+	for i := range l.Plan.Links {
+		if l.Plan.Links[i].Tier == tier {
+			return int64(l.Plan.Links[i].RateEmulated)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,184 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/kvagent"
+	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Options are what every operation on labs needs.
+type Options struct {
+	Store    Store
+	Runtime  nodes.Runtime
+	Progress *Progress
+	Version  string
+	// Executable is the static binary that agents run: this program.
+	Executable string
+	// Leash makes agents end with this process; without it a lab can stand by itself.
+	Leash bool
+}
+
+// Agent is one running agent and the connection to it.
+type Agent struct {
+	nodes.Agent
+	ID     fabric.NodeID
+	Client *kvagent.Client
+}
+
+// Lab is a lab that this process holds.
+type Lab struct {
+	Scenario *scenarios.Scenario // as resolved
+	Plan     *fabric.Plan
+	Fabric   *kernel.Fabric
+	Agents   []Agent
+
+	opt       Options
+	lock      *lock
+	state     *State
+	configs   []*control.ConfigureRequest // of Agents, in their order
+	flowPairs map[[2]string]bool          // sender and receiver names of explicit flows
+}
+
+// Name is the lab's name.
+func (l *Lab) Name() string { return l.Scenario.Name }
+
+// teardownTimeout bounds the clean-up after a failure or an interruption.
+const teardownTimeout = 30 * time.Second
+
+// Build makes the scenario real. If anything fails, or the context ends, what was
+// made is removed again before Build returns.
+func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err error) {
+	plan, err := fabric.New(s, s.Scale)
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+	}
+	if err := Preflight(s, plan, opt); err != nil {
+		return nil, err
+	}
+	l := &Lab{Scenario: s, Plan: plan, opt: opt}
+	if err := l.claim(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.undo(ctx))
+		}
+	}()
+	if err := l.buildFabric(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.startAgents(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.configure(ctx); err != nil {
+		return nil, err
+	}
+	return l, l.setPhase(PhaseReady)
+}
+
+// undo removes a half-built lab, also when the context is what ended it.
+func (l *Lab) undo(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
+	defer cancel()
+	_, err := l.Remove(ctx)
+	return err
+}
+
+// claim makes the lab's folder and takes its lock, unless there is such a lab already.
+func (l *Lab) claim() error {
+	store, name := l.opt.Store, l.Name()
+	lk, err := store.tryLock(name, true)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(store.state(name)); !errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(alreadyUp(store, name), lk.release())
+	}
+	l.lock = lk
+	text, err := l.Scenario.Marshal()
+	if err == nil {
+		err = renameio.WriteFile(store.scenario(name), text, 0o600)
+	}
+	if err == nil {
+		l.state = &State{
+			Format: stateFormat, Lab: name, Version: l.opt.Version, Created: time.Now().UTC(),
+			Phase: PhaseBuilding, Runtime: l.opt.Runtime.Name(), Owner: self(), Agents: []nodes.Agent{},
+		}
+		err = store.save(l.state)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write down lab %q: %w", name, err), store.removeDir(name), lk.release())
+	}
+	return nil
+}
+
+func alreadyUp(store Store, name string) error {
+	since := ""
+	if st, err := store.Load(name); err == nil {
+		since = fmt.Sprintf(" (%s since %s)", st.Phase, st.Created.Local().Format(time.DateTime))
+	}
+	return fmt.Errorf("lab %q is already up%s: run its experiment with `netkvlab run %s`, look at it with `netkvlab inspect %s`, or remove it with `netkvlab down %s`",
+		name, since, name, name, name)
+}
+
+func (l *Lab) setPhase(p Phase) error {
+	l.state.Phase = p
+	return l.opt.Store.save(l.state)
+}
+
+func (l *Lab) buildFabric(ctx context.Context) error {
+	l.opt.Progress.Phase("building %s: %d namespaces, %d links", l.Name(), len(l.Plan.Nodes), len(l.Plan.Links))
+	fab, err := kernel.Apply(ctx, l.Name(), l.Plan, kernel.Options{
+		Journal: func(names []string) error { return l.opt.Store.writeJournal(l.Name(), names) },
+	})
+	if err != nil {
+		return err
+	}
+	l.Fabric = fab
+	l.opt.Progress.Phase("verifying %s against its plan", l.Name())
+	if err := fab.Verify(ctx); err != nil {
+		return fmt.Errorf("the kernel does not hold what was planned for %s: %w", l.Name(), err)
+	}
+	return nil
+}
+
+// Detach leaves the lab standing and lets go of it.
+func (l *Lab) Detach() error {
+	l.state.Owner = Process{}
+	err := l.setPhase(PhaseReady)
+	return errors.Join(err, l.close())
+}
+
+// close drops connections and handles; the lab itself stays.
+func (l *Lab) close() error {
+	var errs []error
+	for i := range l.Agents {
+		if c := l.Agents[i].Client; c != nil {
+			errs = append(errs, c.Close())
+		}
+	}
+	if l.Fabric != nil {
+		errs = append(errs, l.Fabric.Close())
+	}
+	l.Agents, l.Fabric = nil, nil
+	if l.lock != nil {
+		errs = append(errs, l.lock.release())
+		l.lock = nil
+	}
+	return errors.Join(errs...)
+}

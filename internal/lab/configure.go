@@ -1,0 +1,182 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+const (
+	// dataPort is where agents take transfers, on every address of theirs.
+	dataPort = 7000
+	// firstSourcePort starts the source ports that transfers are sent from.
+	firstSourcePort = 10000
+	// portsPerPath bounds how many connections a pair may have on one path at once.
+	portsPerPath = 64
+	// warmPerPath is how many of them are opened before the clock starts.
+	warmPerPath = 2
+	// warmAtMost bounds the warm connections of a whole lab; beyond it they open when needed.
+	warmAtMost = 8192
+)
+
+// role is what a node's agent is configured as.
+func (l *Lab) role(n *fabric.Node) control.Role {
+	switch {
+	case n.Kind == fabric.KindBackground:
+		return control.Role_ROLE_BACKGROUND
+	case n.Kind != fabric.KindInstance:
+		return control.Role_ROLE_UNSPECIFIED
+	case l.Scenario.Workload.Kind == scenarios.WorkloadFlows:
+		return control.Role_ROLE_ENDPOINT
+	case n.Role == fabric.RolePrefill:
+		return control.Role_ROLE_PREFILL
+	case n.Role == fabric.RoleDecode:
+		return control.Role_ROLE_DECODE
+	}
+	return control.Role_ROLE_UNSPECIFIED
+}
+
+// configure gives every agent its role, its peers and the path table to them, and
+// opens the connections that the trials will use.
+func (l *Lab) configure(ctx context.Context) error {
+	l.opt.Progress.Phase("choosing source ports for every path and opening connections")
+	flows, err := l.backgroundFlows()
+	if err != nil {
+		return err
+	}
+	l.configs = make([]*control.ConfigureRequest, len(l.Agents))
+	paths := 0
+	for i := range l.Agents {
+		if l.configs[i], err = l.config(&l.Agents[i], flows[l.Agents[i].ID]); err != nil {
+			return fmt.Errorf("configure %s: %w", l.Agents[i].Node, err)
+		}
+		for _, p := range l.configs[i].Peers {
+			for _, nic := range p.Nics {
+				paths += len(nic.Paths)
+			}
+		}
+	}
+	if err := l.Reset(ctx); err != nil {
+		return err
+	}
+	warm := warmPerPath
+	if l.Scenario.Transfer.Paths == scenarios.PathsFresh || paths*warm > warmAtMost {
+		warm = 0
+	}
+	return l.each(ctx, func(ctx context.Context, a *Agent, _ *control.ConfigureRequest) error {
+		_, err := a.Client.Warm(ctx, warm)
+		return err
+	})
+}
+
+// Reset drops whatever an earlier trial left in the agents: caches, queues,
+// memory. Connections stay.
+func (l *Lab) Reset(ctx context.Context) error {
+	return l.each(ctx, func(ctx context.Context, a *Agent, c *control.ConfigureRequest) error {
+		return a.Client.Configure(ctx, c)
+	})
+}
+
+func (l *Lab) each(ctx context.Context, do func(context.Context, *Agent, *control.ConfigureRequest) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	for i := range l.Agents {
+		g.Go(func() error {
+			if err := do(ctx, &l.Agents[i], l.configs[i]); err != nil {
+				return fmt.Errorf("agent %s: %w", l.Agents[i].Node, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (l *Lab) config(a *Agent, flows []*control.BackgroundFlow) (*control.ConfigureRequest, error) {
+	n := &l.Plan.Nodes[a.ID]
+	s := l.Scenario
+	req := &control.ConfigureRequest{
+		Role: l.role(n), Node: n.Name, DataPort: dataPort, TimeScale: l.Plan.Scale.Time,
+		Engine: engineConfig(s), Transfer: transferConfig(s, l.Plan.Scale.Time), Background: flows,
+	}
+	for _, addr := range n.Addrs {
+		req.Addresses = append(req.Addresses, addr.String())
+	}
+	for _, to := range l.receivers(n) {
+		peer, err := l.peer(n, &l.Plan.Nodes[to])
+		if err != nil {
+			return nil, err
+		}
+		req.Peers = append(req.Peers, peer)
+	}
+	return req, nil
+}
+
+// receivers are the nodes that an agent may send to.
+func (l *Lab) receivers(n *fabric.Node) []fabric.NodeID {
+	switch l.role(n) {
+	case control.Role_ROLE_PREFILL:
+		return l.Plan.Decode
+	case control.Role_ROLE_ENDPOINT:
+		return l.flowReceivers(n)
+	}
+	return nil
+}
+
+// flowReceivers are the destinations that the scenario's flows give this sender.
+func (l *Lab) flowReceivers(n *fabric.Node) []fabric.NodeID {
+	var out []fabric.NodeID
+	for _, id := range trials.Endpoints(l.Plan) {
+		if l.flowPairs[[2]string{n.Name, l.Plan.Nodes[id].Name}] {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
+	peer := &control.Peer{Node: to.Name, DataPort: dataPort}
+	for nic, addr := range to.Addrs {
+		peer.Addresses = append(peer.Addresses, addr.String())
+		table, err := l.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, portsPerPath, firstSourcePort)
+		if err != nil {
+			return nil, fmt.Errorf("source ports from %s to %s: %w", from.Name, to.Name, err)
+		}
+		paths := &control.NICPaths{}
+		for _, ports := range table {
+			row := &control.PathPorts{}
+			for _, p := range ports {
+				row.Ports = append(row.Ports, uint32(p))
+			}
+			paths.Paths = append(paths.Paths, row)
+		}
+		peer.Nics = append(peer.Nics, paths)
+	}
+	return peer, nil
+}
+
+func engineConfig(s *scenarios.Scenario) *control.EngineConfig {
+	e := s.Engine
+	return &control.EngineConfig{
+		PrefillMode: e.Prefill.Mode, PrefillBasePaperNs: int64(e.Prefill.Base),
+		PrefillPerTokenPaperNs: e.Prefill.PerTokenNs, PrefillPerTokenSquaredPaperNs: e.Prefill.PerTokenSquaredNs,
+		MaxBatch: int32(e.Decode.MaxBatch), MemoryPaperBytes: int64(e.Decode.Memory),
+		KvBytesPerTokenPaper: int64(s.Model.KVBytesPerToken()), BlockTokens: int32(e.BlockTokens),
+		DecodeBasePaperNs: int64(e.Decode.Base), DecodePerSequencePaperNs: int64(e.Decode.PerSequence),
+		DecodePerContextTokenPaperNs: e.Decode.PerContextTokenNs,
+	}
+}
+
+func transferConfig(s *scenarios.Scenario, timeScale float64) *control.TransferConfig {
+	t := s.Transfer
+	return &control.TransferConfig{
+		ChunkBytes: int32(t.Chunk), Dscp: int32(t.DSCP), CongestionControl: t.CongestionControl,
+		Integrity: t.Integrity, Pull: t.Mode == scenarios.ModePull, Fresh: t.Paths == scenarios.PathsFresh,
+		SetupPaperNs: int64(t.Setup), TimeoutNs: int64(float64(t.Timeout) * timeScale / float64(time.Nanosecond)),
+	}
+}

@@ -1,0 +1,33 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// Exec runs a command inside a node's namespace and returns its exit code. It takes
+// no lock: looking into a lab while it runs is what it is for.
+func Exec(ctx context.Context, name, node string, command []string, stdio nodes.Stdio, opt Options) (int, error) {
+	if !labName.MatchString(name) {
+		return 0, fmt.Errorf("%q cannot be a lab's name", name)
+	}
+	all, err := kernel.Namespaces(name)
+	if err != nil {
+		return 0, err
+	}
+	if len(all) == 0 {
+		return 0, fmt.Errorf("lab %q: %w: `netkvlab ps` lists the labs", name, ErrNotUp)
+	}
+	var known []string
+	for _, s := range all {
+		if s.Node == node {
+			return opt.Runtime.Exec(ctx, nodes.ExecSpec{Lab: name, Node: node, Netns: s.Path, Command: command, Stdio: stdio})
+		}
+		known = append(known, s.Node)
+	}
+	return 0, fmt.Errorf("lab %q has no node %q; it has %s", name, node, strings.Join(known, " "))
+}

@@ -1,0 +1,135 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/kvagent"
+	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Detail is everything about one lab.
+type Detail struct {
+	Info
+	Scale scenarios.Scale `json:"scale"`
+	Nodes []NodeDetail    `json:"nodes"`
+	Links []LinkDetail    `json:"links"`
+}
+
+// NodeDetail is a node and, where it has one, its agent.
+type NodeDetail struct {
+	Node      string       `json:"node"`
+	Namespace string       `json:"namespace"`
+	Addresses []string     `json:"addresses"`
+	Agent     *AgentDetail `json:"agent,omitempty"`
+}
+
+// AgentDetail is what an agent says of itself. Bytes of KV memory are paper units.
+type AgentDetail struct {
+	PID               int    `json:"pid"`
+	ID                string `json:"id,omitempty"`
+	Role              string `json:"role"`
+	Answers           bool   `json:"answers"`
+	Error             string `json:"error,omitempty"`
+	TransfersIn       int    `json:"transfers_in"`
+	TransfersOut      int    `json:"transfers_out"`
+	Reservations      int    `json:"reservations"`
+	FreeBytes         int64  `json:"kv_free_bytes"`
+	MemoryBytes       int64  `json:"kv_memory_bytes"`
+	CachedBlocks      int    `json:"cached_blocks"`
+	Connections       int    `json:"connections"`
+	BytesIn           int64  `json:"bytes_in_emulated"`
+	BytesOut          int64  `json:"bytes_out_emulated"`
+	CongestionControl string `json:"congestion_control,omitempty"`
+}
+
+// AgentText is the node's agent in the columns of the text table.
+func (n NodeDetail) AgentText() string {
+	a := n.Agent
+	switch {
+	case a == nil:
+		return "-"
+	case !a.Answers:
+		return fmt.Sprintf("pid %d: %s", a.PID, a.Error)
+	}
+	free := "-"
+	if a.MemoryBytes > 0 {
+		free = fmt.Sprintf("%s of %s", scenarios.Bytes(a.FreeBytes), scenarios.Bytes(a.MemoryBytes))
+	}
+	return fmt.Sprintf("pid %d %s\t%d in, %d out\t%d\t%s\t%d\t%d", a.PID, a.Role, a.TransfersIn, a.TransfersOut,
+		a.Reservations, free, a.CachedBlocks, a.Connections)
+}
+
+// LinkDetail is one link in paper and emulated units.
+type LinkDetail struct {
+	Link         string                  `json:"link"`
+	Tier         int                     `json:"tier"`
+	Rate         scenarios.BitsPerSecond `json:"rate_bits_per_second"`
+	RateEmulated scenarios.BitsPerSecond `json:"rate_bits_per_second_emulated"`
+}
+
+// Inspect describes a lab down to what each agent holds. It takes no lock, so it
+// works beside a run.
+func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
+	info, err := Look(ctx, name, opt)
+	if err != nil {
+		return nil, err
+	}
+	d := &Detail{Info: info, Nodes: []NodeDetail{}, Links: []LinkDetail{}}
+	st, plan, _, err := read(opt.Store, name)
+	if err != nil {
+		return d, nil // Look has said why there is nothing more to show
+	}
+	d.Scale = plan.Scale
+	agents := map[string]nodes.Agent{}
+	for _, a := range st.Agents {
+		agents[a.Node] = a
+	}
+	for i := range plan.Nodes {
+		n := &plan.Nodes[i]
+		nd := NodeDetail{Node: n.Name, Namespace: name + "." + n.Name, Addresses: []string{}}
+		for _, a := range n.Addrs {
+			nd.Addresses = append(nd.Addresses, a.String())
+		}
+		if a, ok := agents[n.Name]; ok {
+			nd.Agent = askAgent(ctx, a)
+		}
+		d.Nodes = append(d.Nodes, nd)
+	}
+	for i := range plan.Links {
+		l := &plan.Links[i]
+		d.Links = append(d.Links, LinkDetail{
+			Link: plan.LinkName(fabric.Hop{Link: l.ID}), Tier: l.Tier, Rate: l.Rate, RateEmulated: l.RateEmulated,
+		})
+	}
+	return d, nil
+}
+
+func askAgent(ctx context.Context, a nodes.Agent) *AgentDetail {
+	d := &AgentDetail{PID: a.PID, ID: a.ID}
+	c, err := kvagent.Dial(ctx, a.Socket)
+	if err != nil {
+		d.Error = err.Error()
+		return d
+	}
+	defer func() { _ = c.Close() }() // only read from; nothing can be lost
+	s, err := c.Status(ctx)
+	if err != nil {
+		d.Error = err.Error()
+		return d
+	}
+	d.Answers, d.Role = true, roleName(s.GetRole())
+	d.TransfersIn, d.TransfersOut, d.Reservations = int(s.GetTransfersIn()), int(s.GetTransfersOut()), int(s.GetReservations())
+	d.FreeBytes, d.MemoryBytes, d.CachedBlocks = s.GetFreePaperBytes(), s.GetMemoryPaperBytes(), int(s.GetCachedBlocks())
+	d.Connections, d.BytesIn, d.BytesOut = int(s.GetConnections()), s.GetBytesIn(), s.GetBytesOut()
+	d.CongestionControl = s.GetCongestionControl()
+	return d
+}
+
+func roleName(r control.Role) string {
+	return strings.ToLower(strings.TrimPrefix(r.String(), "ROLE_"))
+}

@@ -1,0 +1,132 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+const (
+	// namespaceBytes and agentBytes are what one costs in memory, measured and rounded up.
+	namespaceBytes = 400 << 10
+	agentBytes     = 24 << 20
+	// overload is how many times the host's capacity a full fabric may ask for before
+	// the scenario is refused rather than run in vain.
+	overload = 8
+)
+
+// Preflight refuses what cannot work before anything is made, and says what to do.
+func Preflight(s *scenarios.Scenario, p *fabric.Plan, opt Options) error {
+	if unix.Geteuid() != 0 {
+		return errors.New("needs root to make network namespaces: run it with sudo")
+	}
+	if err := supported(p); err != nil {
+		return err
+	}
+	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
+		return fmt.Errorf("transfer.congestionControl: %w", err)
+	}
+	if err := fits(p, s); err != nil {
+		return err
+	}
+	return checkWorkload(s, p)
+}
+
+// supported asks the kernel for everything the plan cannot do without.
+func supported(p *fabric.Plan) error {
+	need := []*kernel.Probe{kernel.ProbeNetns, kernel.ProbeVeth, kernel.ProbeTBF, kernel.ProbeHashPolicy3}
+	if p.Classes {
+		need = append(need, kernel.ProbeHTB, kernel.ProbeU32)
+	}
+	for _, probe := range need {
+		if err := probe.Check(); err != nil {
+			return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` tells all that is missing)", err)
+		}
+	}
+	return nil
+}
+
+// CongestionControl asks the kernel for a TCP congestion control by name, as a
+// socket of root's would; the kernel loads a module for it if it has one.
+func CongestionControl(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open a socket to try %s: %w", name, err)
+	}
+	err = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		have, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+		return fmt.Errorf("this kernel has no %q (%w); it has %s", name, err, strings.TrimSpace(string(have)))
+	}
+	return nil
+}
+
+// fits compares the lab with the host's memory, and a full fabric with its CPUs.
+func fits(p *fabric.Plan, s *scenarios.Scenario) error {
+	free, err := availableMemory()
+	if err != nil {
+		return err
+	}
+	agents := len(p.Prefill) + len(p.Decode) + len(p.Background)
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		agents = len(trials.Endpoints(p))
+	}
+	need := int64(len(p.Nodes))*namespaceBytes + int64(agents)*agentBytes
+	if need > free*9/10 {
+		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
+			s.Name, len(p.Nodes), agents, need>>20, free>>20)
+	}
+	load, err := worstLoad(s)
+	if err != nil {
+		return err
+	}
+	if load > overload*capacity() {
+		return fmt.Errorf("%s is too fast for this host: a full fabric at scale.rate %g is %.0f times what its CPUs forward; use scale.rate %.0f or more, or auto",
+			s.Name, s.Scale.Rate, load/capacity(), s.Scale.Rate*load/capacity())
+	}
+	return nil
+}
+
+// availableMemory reads what the kernel thinks can be used without swapping.
+func availableMemory() (int64, error) {
+	data, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, fmt.Errorf("read the host's memory: %w", err)
+	}
+	for line := range strings.Lines(string(data)) {
+		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("read the host's memory: %w", err)
+			}
+			return kib << 10, nil
+		}
+	}
+	return 0, errors.New("read the host's memory: /proc/meminfo has no MemAvailable")
+}
+
+// checkWorkload reads the workload once, so that a broken trace or an
+// impossible path is known before the lab is built.
+func checkWorkload(s *scenarios.Scenario, p *fabric.Plan) error {
+	seed := s.Seeds[0]
+	if s.Workload.Kind != scenarios.WorkloadFlows {
+		_, _, err := workload.Generate(s, seed)
+		return err
+	}
+	flows, err := workload.LoadFlows(s, seed)
+	if err != nil {
+		return err
+	}
+	_, err = trials.Flows(s, p, "packet", seed, flows)
+	return err
+}

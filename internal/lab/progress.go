@@ -1,0 +1,104 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Progress tells a person on stderr what is going on: one line that rewrites
+// itself on a terminal, plain lines otherwise. It is safe for concurrent use; the
+// zero value and nil are silent.
+type Progress struct {
+	mu    sync.Mutex
+	w     io.Writer
+	tty   bool
+	last  time.Time
+	width int
+	now   func() time.Time
+}
+
+// plainEvery bounds how often a phase repeats itself where there is no terminal.
+const plainEvery = 10 * time.Second
+
+// redrawEvery bounds how often a terminal line is rewritten.
+const redrawEvery = 100 * time.Millisecond
+
+// NewProgress writes to w; a terminal is recognised by itself.
+func NewProgress(w io.Writer) *Progress {
+	p := &Progress{w: w, now: time.Now}
+	if f, ok := w.(*os.File); ok {
+		_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+		p.tty = err == nil
+	}
+	return p
+}
+
+// Phase reports the step now begun.
+func (p *Progress) Phase(format string, args ...any) {
+	p.print(true, fmt.Sprintf(format, args...))
+}
+
+// Step reports how far a phase has come: done of total, and the time left if known.
+func (p *Progress) Step(phase string, done, total int, left time.Duration) {
+	text := fmt.Sprintf("%s: %d of %d", phase, done, total)
+	if left > 0 {
+		text += fmt.Sprintf(", about %s left", left.Round(time.Second))
+	}
+	p.print(false, text)
+}
+
+// Note prints a line that stays.
+func (p *Progress) Note(format string, args ...any) {
+	if p == nil || p.w == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+func (p *Progress) print(always bool, text string) {
+	if p == nil || p.w == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if !p.tty {
+		if always || now.Sub(p.last) >= plainEvery {
+			p.last = now
+			fmt.Fprintln(p.w, text)
+		}
+		return
+	}
+	if !always && now.Sub(p.last) < redrawEvery {
+		return
+	}
+	p.last = now
+	p.clear()
+	fmt.Fprint(p.w, text)
+	p.width = len(text)
+}
+
+// Close ends the line that rewrites itself.
+func (p *Progress) Close() {
+	if p == nil || p.w == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.clear()
+}
+
+func (p *Progress) clear() {
+	if p.tty && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
+		p.width = 0
+	}
+}

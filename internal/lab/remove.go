@@ -1,0 +1,155 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// Removed says what a removal took away and what it had to guess.
+type Removed struct {
+	Lab        string   `json:"lab"`
+	Namespaces int      `json:"namespaces"`
+	Processes  int      `json:"processes"`
+	Nothing    bool     `json:"nothing"` // there was no such lab
+	Notes      []string `json:"notes"`
+}
+
+// Remove takes the held lab away: agents, namespaces, folder.
+func (l *Lab) Remove(ctx context.Context) (Removed, error) {
+	l.opt.Progress.Phase("removing %s", l.Name())
+	if l.state != nil {
+		l.state.Owner = self()
+		_ = l.setPhase(PhaseRemoving) // only a help for whoever looks; removal goes on without
+	}
+	lk := l.lock
+	l.lock = nil // held until the folder is gone
+	errClose := l.close()
+	out, err := remove(ctx, l.Name(), l.opt)
+	if lk != nil {
+		err = errors.Join(err, lk.release())
+	}
+	return out, errors.Join(err, errClose)
+}
+
+// Down removes a lab by name, whoever made it. One that is being worked on is
+// asked to end first. What is not there is no error.
+func Down(ctx context.Context, name string, opt Options) (Removed, error) {
+	if !labName.MatchString(name) {
+		return Removed{}, fmt.Errorf("%q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end", name)
+	}
+	lk, err := opt.Store.tryLock(name, false)
+	var busy *BusyError
+	if errors.As(err, &busy) {
+		lk, err = evict(ctx, name, busy.Owner, opt)
+	}
+	if err != nil && !errors.Is(err, ErrNotUp) {
+		return Removed{}, err
+	}
+	out, err := remove(ctx, name, opt)
+	if lk != nil {
+		err = errors.Join(err, lk.release())
+	}
+	return out, err
+}
+
+// evictPatience is how long a working netkvlab may take to clean up after itself.
+const evictPatience = 20 * time.Second
+
+// evict interrupts the process that holds a lab and waits for it to let go.
+func evict(ctx context.Context, name string, owner Process, opt Options) (*lock, error) {
+	opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
+	if owner.PID > 0 && owner.running() {
+		if err := unix.Kill(owner.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
+			return nil, fmt.Errorf("ask process %d to end its work on lab %q: %w", owner.PID, name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictPatience)
+	defer cancel()
+	return opt.Store.waitLock(ctx, name)
+}
+
+// remove works from the kernel's own state. The journal only adds the names of
+// namespaces that were begun and never marked.
+func remove(ctx context.Context, name string, opt Options) (Removed, error) {
+	out := Removed{Lab: name, Notes: []string{}}
+	planned, err := opt.Store.planned(name)
+	if err != nil {
+		out.Notes = append(out.Notes, err.Error())
+	}
+	if _, err := opt.Store.Load(name); err != nil && !errors.Is(err, ErrNotUp) && !errors.Is(err, fs.ErrNotExist) {
+		out.Notes = append(out.Notes, fmt.Sprintf("%v; went by the kernel's state instead", err))
+	}
+	_, statErr := os.Stat(opt.Store.dir(name))
+	folder := statErr == nil
+
+	stopped, errProc := endProcesses(ctx, name)
+	out.Processes = len(stopped)
+	for _, p := range stopped {
+		if !p.Ours {
+			out.Notes = append(out.Notes, fmt.Sprintf("ended process %d (%s), which was running inside the lab", p.PID, p.Comm))
+		}
+	}
+	gone, errNet := kernel.Remove(ctx, name, kernel.Options{Planned: planned})
+	out.Namespaces = len(gone.Namespaces)
+	for _, f := range gone.Files {
+		out.Notes = append(out.Notes, fmt.Sprintf("removed %s, a namespace that was begun and never made", f))
+	}
+	if err := errors.Join(errProc, errNet); err != nil {
+		return out, fmt.Errorf("remove lab %q: %w", name, err)
+	}
+	out.Nothing = !folder && out.Namespaces == 0 && out.Processes == 0 && len(gone.Files) == 0
+	if folder {
+		return out, opt.Store.removeDir(name)
+	}
+	return out, nil
+}
+
+// ended is a process that removal stopped.
+type ended struct {
+	nodes.Proc
+	Ours bool
+}
+
+// endRounds bounds the hunt for processes that start others while being stopped.
+const endRounds = 5
+
+// endProcesses stops everything that lives in the lab's namespaces: agents,
+// commands started by exec, and whatever else would keep a namespace alive.
+func endProcesses(ctx context.Context, name string) ([]ended, error) {
+	var all []ended
+	for range endRounds {
+		found, err := kernel.Namespaces(name)
+		if err != nil {
+			return all, err
+		}
+		inodes := make(map[uint64]bool, len(found))
+		for _, s := range found {
+			inodes[s.Inode] = true
+		}
+		procs, err := nodes.FindProcesses(inodes)
+		if err != nil {
+			return all, err
+		}
+		procs = slices.DeleteFunc(procs, func(p nodes.Proc) bool { return p.PID == os.Getpid() })
+		if len(procs) == 0 {
+			return all, nil
+		}
+		if err := nodes.Terminate(ctx, procs); err != nil {
+			return all, err
+		}
+		for _, p := range procs {
+			all = append(all, ended{p, p.Lab == name})
+		}
+	}
+	return all, fmt.Errorf("lab %q: processes keep appearing in its namespaces", name)
+}

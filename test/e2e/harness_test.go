@@ -1,0 +1,197 @@
+// Package e2e drives bin/netkvlab as a user would, as root, on this host's kernel.
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// binary is the program under test, built by `make build`.
+var binary = filepath.Join("..", "..", "bin", "netkvlab")
+
+func TestMain(m *testing.M) {
+	if os.Geteuid() != 0 {
+		fmt.Println("e2e tests make network namespaces: run them as root (make test-e2e)")
+		os.Exit(1)
+	}
+	abs, err := filepath.Abs(binary)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		fmt.Println("e2e tests need bin/netkvlab: run `make build`:", err)
+		os.Exit(1)
+	}
+	binary = abs
+	os.Exit(m.Run())
+}
+
+// outcome is what a finished command left.
+type outcome struct {
+	code           int
+	stdout, stderr string
+	took           time.Duration
+}
+
+// command prepares netkvlab in its own folder, so that run folders go there.
+func command(ctx context.Context, dir string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Dir = dir
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.WaitDelay = 5 * time.Second
+	return cmd, &out, &errs
+}
+
+// netkvlab runs a command to its end.
+func netkvlab(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return netkvlabIn(t, t.TempDir(), args...)
+}
+
+func netkvlabIn(t *testing.T, dir string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	defer cancel()
+	cmd, out, errs := command(ctx, dir, args...)
+	start := time.Now()
+	err := cmd.Run()
+	o := outcome{stdout: out.String(), stderr: errs.String(), took: time.Since(start)}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		o.code = exit.ExitCode()
+	} else {
+		require.NoError(t, err, o.stderr)
+	}
+	return o
+}
+
+// mustRun runs a command that has to succeed.
+func mustRun(t *testing.T, args ...string) outcome {
+	t.Helper()
+	o := netkvlab(t, args...)
+	require.Zero(t, o.code, "netkvlab %s: %s%s", strings.Join(args, " "), o.stdout, o.stderr)
+	return o
+}
+
+// sh runs a shell command on the host and returns what it prints.
+func sh(t *testing.T, script string) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+	require.NoError(t, err, script)
+	return string(out)
+}
+
+// network is the host's own network configuration, which no lab may change.
+func network(t *testing.T) string {
+	t.Helper()
+	return sh(t, `ip -o link | sed 's/ qlen.*//'; ip -o addr | awk '{print $2,$4}'; ip route show table all; ip rule; tc qdisc show
+sysctl -a 2>/dev/null | grep -E '^net\.' | grep -vE 'random|nf_conntrack_count|netfilter.nf_conntrack'`)
+}
+
+// leftovers is everything of any lab that is visible on the host.
+func leftovers(t *testing.T) string {
+	t.Helper()
+	return sh(t, `ls /run/netns 2>/dev/null; grep -c nsfs /proc/self/mountinfo
+pgrep -ax netkvlab || true; pgrep -ax kvagent || true; ss -xlH 2>/dev/null | grep -i netkv || true
+find /run/netkvlab 2>/dev/null || true`)
+}
+
+// clean checks at the test's end that the host is as it was.
+func clean(t *testing.T) {
+	t.Helper()
+	net, left := network(t), leftovers(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = exec.Command(binary, "down", "--all").Run()
+			return
+		}
+		require.Equal(t, net, network(t), "the host's network")
+		require.Equal(t, left, leftovers(t), "what is left of labs")
+	})
+}
+
+// scenario writes a small scenario of the given name; edits replace lines of it.
+func scenario(t *testing.T, name string, edits ...string) string {
+	t.Helper()
+	text := fmt.Sprintf(small, name)
+	require.Zero(t, len(edits)%2)
+	for i := 0; i < len(edits); i += 2 {
+		require.Contains(t, text, edits[i])
+		text = strings.ReplaceAll(text, edits[i], edits[i+1])
+	}
+	path := filepath.Join(t.TempDir(), name+".yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// small is a cluster of 4 instances in 2 pods whose experiment takes about two seconds.
+const small = `name: %s
+topology:
+  pods: 2
+  racksPerPod: 2
+  serversPerRack: 1
+  gpusPerServer: 4
+workload:
+  kind: synthetic
+  synthetic:
+    profile: rag
+    requests: 8
+    rate: 6/s
+    prompt: {mean: 1000, sigma: 0.3, min: 512, max: 2048}
+    output: {mean: 8, sigma: 0, min: 1, max: 8}
+transfer:
+  timeout: 20s
+policies: [rr, netkv-full]
+seeds: [1]
+scale: {rate: 400, time: 1}
+`
+
+// summary reads a run folder's summary.json.
+func summary(t *testing.T, dir string) results.Summary {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, results.SummaryFile))
+	require.NoError(t, err)
+	var s results.Summary
+	require.NoError(t, json.Unmarshal(data, &s))
+	return s
+}
+
+// records reads a run folder's requests.jsonl.
+func records(t *testing.T, dir string) []results.Record {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, results.RequestsFile))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	rows, err := results.ReadRecords(f, f.Name())
+	require.NoError(t, err)
+	return rows
+}
+
+var spaces = regexp.MustCompile(`\s+`)
+
+// names lists the entries of a folder; none when it does not exist.
+func names(dir string) []string {
+	entries, _ := os.ReadDir(dir)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	slices.Sort(out)
+	return out
+}
