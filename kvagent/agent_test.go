@@ -2,6 +2,7 @@ package kvagent
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -187,7 +188,7 @@ func TestSessionRules(t *testing.T) {
 	_, open := <-a.ses.Events()
 	assert.False(t, open)
 	assert.ErrorContains(t, a.ses.Err(), "a new trial needs a new session")
-	until(t, "over", func() bool { return a.ses.Send(&control.Command{}) == ErrSessionOver })
+	until(t, "over", func() bool { return errors.Is(a.ses.Send(&control.Command{}), ErrSessionOver) })
 	r.open(a)
 	require.NoError(t, a.ses.Send(&control.Command{}))
 	<-a.ses.Events()

@@ -98,15 +98,12 @@ func TestAnnouncementMustMatch(t *testing.T) {
 					until(t, "announced", func() bool { return b.status().GetTransfersIn() == 1 })
 					a.send(1, b, tc.sent...)
 				}
-				for { // the sender of surplus streams may complete the first, announced one
-					e := b.next()
-					if e.GetTransferDone() != nil {
-						require.Equal(t, "more streams", tc.name)
-						return
-					}
-					assert.Contains(t, e.GetFailed().GetReason(), tc.reason)
+				e := b.next()
+				if e.GetTransferDone() != nil { // the announced stream may be complete before the surplus one comes
+					require.Equal(t, "more streams", tc.name)
 					return
 				}
+				assert.Contains(t, e.GetFailed().GetReason(), tc.reason)
 			})
 		}
 	}
@@ -270,7 +267,7 @@ func TestPeerKilledMidTransfer(t *testing.T) {
 		f := a.failed()
 		assert.Equal(t, "transfer", f.GetStage())
 		assert.Contains(t, f.GetReason(), "peer b")
-		assert.Contains(t, f.GetReason(), "reset")
+		assert.Regexp(t, "reset|closed by the peer|broken pipe", f.GetReason())
 		assert.Positive(t, f.GetBytes())
 		until(t, "no connection is kept", func() bool { return a.status().GetConnections() == 0 })
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,7 @@ func (p *Process) Exec(ctx context.Context, s ExecSpec) (int, error) {
 }
 
 func exitCode(s *os.ProcessState) int {
-	if ws, ok := s.Sys().(unix.WaitStatus); ok && ws.Signaled() {
+	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
 	}
 	return s.ExitCode()

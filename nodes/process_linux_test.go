@@ -1,0 +1,309 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+func TestAgentIsBornAloneInItsNamespace(t *testing.T) {
+	// A descriptor that this process inherited, as from a careless shell.
+	stray, err := unix.Dup(1)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, unix.Close(stray)) }()
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	s := spec(t, ns, "EXTRA=1")
+	a, saw := start(t, p, s)
+
+	assert.Equal(t, inode(ns), saw.Netns)
+	assert.NotEqual(t, inode("/proc/self/ns/net"), saw.Netns)
+	assert.Equal(t, []string{"kvagent", "agent", "--socket", a.Socket, "--node", "p0"}, saw.Args)
+	assert.Equal(t, "kvagent\n", saw.Comm)
+	assert.Equal(t, s.Dir, saw.Cwd)
+	assert.Equal(t, a.PID, saw.Session, "a session of its own")
+	assert.ElementsMatch(t, []string{
+		"PATH=" + defaultPath, "HOME=" + s.Dir, "GOMAXPROCS=2", "NETKVLAB_LAB=lab", "NETKVLAB_NODE=p0", "EXTRA=1",
+	}, saw.Env)
+	log := filepath.Join(s.Dir, "agent.log")
+	for fd, to := range saw.FDs {
+		switch {
+		case fd == 0:
+			assert.Equal(t, "/dev/null", to)
+		case fd <= 2:
+			assert.Equal(t, log, to)
+		default: // what the agent's Go runtime opened itself
+			assert.Regexp(t, `^(anon_inode:\[(eventpoll|eventfd|pidfd)\]|/sys/fs/cgroup/.*)$`, to, "descriptor %d", fd)
+		}
+	}
+	info, err := os.Stat(s.Dir)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(0o700), info.Mode().Perm())
+	text, err := os.ReadFile(log)
+	require.NoError(t, err)
+	assert.Equal(t, "up\n", string(text))
+	assert.Positive(t, a.StartTime)
+}
+
+func TestStopEndsExactlyTheAgent(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	for _, tc := range []struct {
+		name     string
+		env      []string
+		min, max time.Duration
+	}{
+		{"one that listens to SIGTERM", nil, 0, termGrace},
+		{"one that does not", []string{"STUBBORN=1"}, termGrace, 3 * time.Second},
+	} {
+		a, _ := start(t, p, spec(t, ns, tc.env...))
+		alive, err := p.Alive(a)
+		require.NoError(t, err)
+		assert.True(t, alive, tc.name)
+
+		other := a
+		other.StartTime++ // as if the number had been taken over by another process
+		alive, err = p.Alive(other)
+		require.NoError(t, err)
+		assert.False(t, alive, tc.name)
+		require.NoError(t, p.Stop(t.Context(), other))
+		alive, err = p.Alive(a)
+		require.NoError(t, err)
+		assert.True(t, alive, "stopping another agent of the same number does nothing")
+
+		begun := time.Now()
+		require.NoError(t, p.Stop(t.Context(), a))
+		assert.GreaterOrEqual(t, time.Since(begun), tc.min, tc.name)
+		assert.Less(t, time.Since(begun), tc.max, tc.name)
+		_, err = StartTime(a.PID)
+		require.ErrorIs(t, err, fs.ErrNotExist, "reaped")
+		alive, err = p.Alive(a)
+		require.NoError(t, err)
+		assert.False(t, alive, tc.name)
+		require.NoError(t, p.Stop(t.Context(), a), "stopping twice is no error")
+	}
+}
+
+func TestAnotherRuntimeStopsWhatThisOneStarted(t *testing.T) {
+	ns := scratchNetns(t)
+	p, q := newProcess(t), newProcess(t)
+	a, _ := start(t, p, spec(t, ns))
+	require.NoError(t, q.Stop(t.Context(), a), "the agent is known by its record alone")
+	alive, err := p.Alive(a)
+	require.NoError(t, err)
+	assert.False(t, alive)
+}
+
+func TestLeashedAgentEndsWithItsStarter(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	s := spec(t, ns)
+	s.Leash = true
+	a, saw := start(t, p, s)
+	assert.Regexp(t, `^pipe:`, saw.FDs[3])
+	assert.Contains(t, saw.Env, leashEnv+"=3")
+	require.NoError(t, p.leashWrite.Close()) // as the kernel does when the starter dies
+	assert.Eventually(t, func() bool {
+		alive, err := p.Alive(a)
+		return err == nil && !alive
+	}, patience, time.Millisecond)
+}
+
+func TestManyAgentsComeUpQuickly(t *testing.T) {
+	p := newProcess(t)
+	var specs []Spec
+	for i := range 16 {
+		s := spec(t, scratchNetns(t))
+		s.Node = fmt.Sprintf("p%d", i)
+		specs = append(specs, s)
+	}
+	before := hostAddrs(t)
+	begun := time.Now()
+	var g errgroup.Group
+	g.SetLimit(4)
+	agents := make([]Agent, len(specs))
+	for i, s := range specs {
+		g.Go(func() (err error) {
+			agents[i], err = p.Start(t.Context(), s)
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	spawned := time.Since(begun)
+	inodes := map[uint64]bool{}
+	for _, s := range specs {
+		await(t, s.Dir)
+		inodes[inode(s.Netns)] = true
+	}
+	t.Logf("16 agents: started in %v, up in %v", spawned, time.Since(begun))
+
+	found, err := FindProcesses(inodes)
+	require.NoError(t, err)
+	require.Len(t, found, 16)
+	for _, f := range found {
+		assert.Equal(t, "kvagent", f.Comm)
+		assert.Equal(t, "lab", f.Lab)
+	}
+	require.NoError(t, Terminate(t.Context(), found))
+	found, err = FindProcesses(inodes)
+	require.NoError(t, err)
+	assert.Empty(t, found)
+	for _, a := range agents {
+		require.NoError(t, p.Stop(t.Context(), a)) // joins the reaper
+	}
+	assert.Equal(t, before, hostAddrs(t))
+	threads, err := filepath.Glob("/proc/self/task/*/ns/net")
+	require.NoError(t, err)
+	require.NotEmpty(t, threads)
+	for _, th := range threads {
+		assert.Equal(t, inode("/proc/self/ns/net"), inode(th), "no thread stays behind in a node")
+	}
+}
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	for _, tc := range []struct {
+		name, want string
+		edit       func(*Spec)
+	}{
+		{"no such namespace", "open network namespace", func(s *Spec) { s.Netns = "/run/netns/no-such-namespace" }},
+		{"a file that is no namespace", "enter network namespace /dev/null", func(s *Spec) { s.Netns = "/dev/null" }},
+		{"no such binary", "no such file or directory", func(s *Spec) { s.Executable = "/nonexistent" }},
+		{"a relative folder", `Dir: "x" is not an absolute path`, func(s *Spec) { s.Dir = "x" }},
+		{"no name", `Node: "" cannot be a name`, func(s *Spec) { s.Node = "" }},
+	} {
+		s := spec(t, ns)
+		tc.edit(&s)
+		_, err := p.Start(t.Context(), s)
+		assert.ErrorContains(t, err, tc.want, tc.name)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := p.Start(ctx, spec(t, ns))
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestExecRunsInTheNodesNamespace(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	run := func(ctx context.Context, in string, cmd ...string) (int, string, error) {
+		var out bytes.Buffer
+		code, err := p.Exec(ctx, ExecSpec{Lab: "lab", Node: "p0", Netns: ns, Command: cmd, Stdio: Stdio{In: strings.NewReader(in), Out: &out, Err: &out}})
+		return code, out.String(), err
+	}
+	for _, tc := range []struct {
+		name, in, out string
+		cmd           []string
+		code          int
+	}{
+		{"standard input and output", "hello", "hello", []string{"cat"}, 0},
+		{"an exit code", "", "", []string{"sh", "-c", "exit 7"}, 7},
+		{"a signal", "", "", []string{"sh", "-c", "kill -9 $$"}, 128 + 9},
+		{"its environment", "", "lab p0\n", []string{"sh", "-c", "echo $NETKVLAB_LAB $NETKVLAB_NODE"}, 0},
+		{"its namespace", "", fmt.Sprintf("net:[%d]\n", inode(ns)), []string{"readlink", "/proc/self/ns/net"}, 0},
+	} {
+		code, out, err := run(t.Context(), tc.in, tc.cmd...)
+		require.NoError(t, err, tc.name)
+		assert.Equal(t, tc.code, code, tc.name)
+		assert.Equal(t, tc.out, out, tc.name)
+	}
+	_, _, err := run(t.Context(), "", "no-such-command-at-all")
+	assert.ErrorIs(t, err, exec.ErrNotFound)
+	_, _, err = run(t.Context(), "")
+	assert.ErrorContains(t, err, "no command")
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	code, _, err := run(ctx, "", "sleep", "100")
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, 128+15, code, "terminated, not killed")
+}
+
+func TestExecPassesSignalsOn(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	signals := make(chan os.Signal, 1)
+	out := &signalOnWrite{ch: signals, sig: unix.SIGUSR1}
+	code, err := p.Exec(t.Context(), ExecSpec{
+		Lab: "lab", Node: "p0", Netns: ns, Stdio: Stdio{Out: out}, Signals: signals,
+		Command: []string{"sh", "-c", `trap "exit 42" USR1; echo ready; while :; do sleep 0.01; done`},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 42, code)
+}
+
+// signalOnWrite sends a signal when the command has said something.
+type signalOnWrite struct {
+	ch  chan<- os.Signal
+	sig os.Signal
+}
+
+func (s *signalOnWrite) Write(b []byte) (int, error) {
+	s.ch <- s.sig
+	return len(b), nil
+}
+
+func TestStatSurvivesAnyName(t *testing.T) {
+	t.Parallel()
+	tail := " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20"
+	for _, tc := range []struct {
+		name, line string
+		want       stat
+		wantErr    bool
+	}{
+		{"plain", "7 (kvagent)" + tail, stat{"kvagent", 'S', 4242}, false},
+		{"parentheses and spaces", "7 (a) (b c)" + tail, stat{"a) (b c", 'S', 4242}, false},
+		{"newline", "7 (a\nb)" + tail, stat{"a\nb", 'S', 4242}, false},
+		{"cut off", "7 (a) S 1 2", stat{}, true},
+		{"empty", "", stat{}, true},
+	} {
+		got, err := parseStat(7, []byte(tc.line))
+		assert.Equal(t, tc.wantErr, err != nil, tc.name)
+		assert.Equal(t, tc.want, got, tc.name)
+	}
+}
+
+func TestFindAndTerminateAreExact(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	a, _ := start(t, p, spec(t, ns))
+	mine, err := StartTime(os.Getpid())
+	require.NoError(t, err)
+	assert.Positive(t, mine)
+	_, err = StartTime(1 << 30)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	require.NoError(t, Terminate(t.Context(), []Proc{
+		{PID: os.Getpid(), StartTime: mine + 1}, // another process of our number: not us
+		{PID: a.PID, StartTime: a.StartTime - 1},
+		{PID: 1 << 30},
+	}))
+	found, err := FindProcesses(map[uint64]bool{inode(ns): true})
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+	assert.Equal(t, Proc{PID: a.PID, StartTime: a.StartTime, Comm: "kvagent", Lab: "lab"}, found[0])
+	none, err := FindProcesses(nil)
+	require.NoError(t, err)
+	assert.Empty(t, none)
+	own, err := FindProcesses(map[uint64]bool{inode("/proc/self/ns/net"): true})
+	require.NoError(t, err)
+	assert.Contains(t, pids(own), os.Getpid())
+}
+
+func pids(ps []Proc) (out []int) {
+	for _, p := range ps {
+		out = append(out, p.PID)
+	}
+	return out
+}
