@@ -110,7 +110,7 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	draw := m.draws()
 	lost := draw.Float64() < m.opt.Loss
 	for t := range congestion {
-		if count[t] > 0 && !(m.opt.Ours && m.opt.Separate) {
+		if count[t] > 0 && (!m.opt.Ours || !m.opt.Separate) {
 			congestion[t] = sum[t] / float64(count[t])
 		}
 		congestion[t] += m.opt.Noise * draw.NormFloat64()

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,8 +181,6 @@ func records(t *testing.T, dir string) []results.Record {
 	require.NoError(t, err)
 	return rows
 }
-
-var spaces = regexp.MustCompile(`\s+`)
 
 // names lists the entries of a folder; none when it does not exist.
 func names(dir string) []string {
