@@ -31,13 +31,13 @@ var subnets atomic.Uint32
 // rig is some agents on loopback, each served in this process and reached
 // through its control socket.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	net    byte
 	nextIP byte
 	epoch  int64
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	n := subnets.Add(1)
 	require.Less(t, n, uint32(250), "loopback subnets")
 	return &rig{t: t, net: byte(n), epoch: Monotonic()}
@@ -51,14 +51,14 @@ func (r *rig) addr() string {
 // node is one agent under test.
 type node struct {
 	*Client
-	t    *testing.T
+	t    testing.TB
 	name string
 	cfg  *control.ConfigureRequest
 	ses  *Session
 	kill func() // stops Serve and joins it
 }
 
-func serve(t *testing.T, o Options) (stop func()) {
+func serve(t testing.TB, o Options) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- Serve(ctx, o) }()
@@ -80,7 +80,7 @@ func serve(t *testing.T, o Options) (stop func()) {
 	return stop
 }
 
-func socketPath(t *testing.T) string {
+func socketPath(t testing.TB) string {
 	dir, err := os.MkdirTemp("", "kv") // t.TempDir is too long for a socket
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
@@ -217,7 +217,7 @@ func (n *node) failed() *control.Failed {
 }
 
 // until polls a condition that no event announces.
-func until(t *testing.T, what string, cond func() bool) {
+func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	require.Eventually(t, cond, testTimeout, 2*time.Millisecond, what)
 }
@@ -227,7 +227,7 @@ func bytesOn(path uint32, bytes int64) *control.StreamSpec {
 }
 
 // pair is a sender and a receiver that are running.
-func pair(t *testing.T, edit ...func(*control.ConfigureRequest)) (*rig, *node, *node) {
+func pair(t testing.TB, edit ...func(*control.ConfigureRequest)) (*rig, *node, *node) {
 	t.Helper()
 	r := newRig(t)
 	a := r.start("a", control.Role_ROLE_ENDPOINT, 1, edit...)
@@ -241,7 +241,7 @@ func withTimeout(d time.Duration) func(*control.ConfigureRequest) {
 	return func(c *control.ConfigureRequest) { c.Transfer.TimeoutNs = int64(d) }
 }
 
-func anyCongestionControl(t *testing.T) string {
+func anyCongestionControl(t testing.TB) string {
 	names := strings.Fields(availableCongestionControl())
 	require.NotEmpty(t, names)
 	return names[len(names)-1]
