@@ -91,7 +91,10 @@ func mustRun(t *testing.T, args ...string) outcome {
 // sh runs a shell command on the host and returns what it prints.
 func sh(t *testing.T, script string) string {
 	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "sh", "-c", script).Output()
+	// Not the test's context, which has ended when its clean-up runs.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "sh", "-c", script).Output()
 	require.NoError(t, err, script)
 	return string(out)
 }
@@ -111,13 +114,20 @@ pgrep -ax netkvlab || true; pgrep -ax kvagent || true; ss -xlH 2>/dev/null | gre
 find /run/netkvlab 2>/dev/null || true`)
 }
 
+// ours picks the labs that these tests make; others on this host are not ours to remove.
+func ours(labs []string) []string {
+	return slices.DeleteFunc(labs, func(name string) bool { return !strings.HasPrefix(name, "e2e-") && !strings.HasPrefix(name, "bad-") })
+}
+
 // clean checks at the test's end that the host is as it was.
 func clean(t *testing.T) {
 	t.Helper()
 	net, left := network(t), leftovers(t)
 	t.Cleanup(func() {
 		if t.Failed() {
-			_ = exec.Command(binary, "down", "--all").Run()
+			for _, lab := range ours(names("/run/netkvlab")) {
+				_ = exec.Command(binary, "down", lab).Run()
+			}
 			return
 		}
 		require.Equal(t, net, network(t), "the host's network")

@@ -58,7 +58,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		time.Sleep(min(after, 3*time.Second)) // the instant is the test's input
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		mustRun(t, "down", "--all")
+		mustRun(t, "down", "e2e-kill")
 		require.Equal(t, left, leftovers(t), "killed after %v", after)
 	}
 	mustRun(t, "up", "-d", s)
@@ -110,7 +110,7 @@ func TestSecondInterruptionStopsAtOnce(t *testing.T) {
 	_ = cmd.Process.Signal(os.Interrupt)
 	_ = cmd.Wait()
 	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
-	mustRun(t, "down", "--all")
+	mustRun(t, "down", "e2e-twice")
 }
 
 func TestDownNeedsNoScenarioAndNoState(t *testing.T) {
@@ -187,7 +187,7 @@ func TestDecoysSurvive(t *testing.T) {
 	before := network(t)
 	mustRun(t, "up", "-d", scenario(t, "e2e-decoy"))
 	mustRun(t, "down", "e2e-decoy")
-	mustRun(t, "down", "--all")
+	mustRun(t, "down", "e2e-decoy")
 	assert.Equal(t, before, network(t))
 	for _, d := range decoys {
 		assert.FileExists(t, filepath.Join("/run/netns", d))
@@ -238,7 +238,7 @@ func TestExecPassesInputOutputAndExitCode(t *testing.T) {
 	o = netkvlab(t, "exec", "e2e-exec", "nobody", "--", "true")
 	assert.Equal(t, 1, o.code)
 	assert.Contains(t, o.stderr, "tor0-0", "names the nodes there are")
-	mustRun(t, "down", "--all")
+	mustRun(t, "down", "e2e-exec")
 }
 
 func TestAgentThatDiesMidRunIsReported(t *testing.T) {
@@ -259,6 +259,18 @@ func TestAgentThatDiesMidRunIsReported(t *testing.T) {
 	assert.Equal(t, 60, c.Submitted)
 	assert.Equal(t, c.Submitted, c.Completed+c.Failed, "every request ended, on the other instance or with a reason")
 	assert.Positive(t, c.Completed)
+}
+
+func TestDownAllRemovesEveryLab(t *testing.T) {
+	require.Empty(t, names("/run/netkvlab"), "this test removes every lab on the host: take the others down first")
+	clean(t)
+	mustRun(t, "up", "-d", scenario(t, "e2e-all-a"))
+	mustRun(t, "up", "-d", scenario(t, "e2e-all-b"))
+	require.NoError(t, os.RemoveAll("/run/netkvlab/e2e-all-b")) // only the kernel knows it now
+	out := mustRun(t, "down", "--all").stdout
+	assert.Contains(t, out, "e2e-all-a")
+	assert.Contains(t, out, "e2e-all-b")
+	assert.Equal(t, "no labs\n", mustRun(t, "down", "--all").stdout)
 }
 
 func TestDownEndsARunInProgress(t *testing.T) {
