@@ -17,7 +17,12 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(agentEnv) != "" {
+		runAsAgent()
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	testPort    = 7400
