@@ -48,8 +48,8 @@ var without = map[string]string{
 	"u32":       "background traffic cannot be told from transfers: oracle.separation must be none",
 	"hash-seed": "switches above the rack hash other fields instead; polarization is avoided less well",
 	"rto-min":   "the 5 ms retransmission floor comes from route metrics alone",
-	"netem":     "links have no latency of their own; reports say so",
-	"red":       "no ECN marking, so no DCTCP",
+	"netem":     "nothing yet: link latency is not emulated on any kernel",
+	"red":       "nothing yet: queues drop and do not mark",
 }
 
 // Examine tries everything.

@@ -103,7 +103,7 @@ func (r *run) fidelity() results.Fidelity {
 	w := r.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f := results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}}
+	f := results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
 	worsen := func(verdict, format string, args ...any) {
 		if f.Verdict != results.VerdictInvalid {
 			f.Verdict = verdict
@@ -129,4 +129,17 @@ func (r *run) fidelity() results.Fidelity {
 		worsen(results.VerdictDegraded, "an agent's timer was %v late", w.worst.Round(time.Millisecond))
 	}
 	return f
+}
+
+// remarks are what a reader must know of the emulation whatever the verdict.
+func (r *run) remarks() []string {
+	t := r.opt.Scenario.Transfer
+	notes := []string{
+		fmt.Sprintf("%d TCP streams a transfer, %s, paths %s; the number of streams moves results more than TCP does", t.Streams, t.CongestionControl, t.Paths),
+		"link latency is not emulated; what remains is the host's own forwarding, some 25 us a round trip",
+	}
+	if f := r.lab.Fabric.Features(); !f.HashSeed {
+		notes = append(notes, fmt.Sprintf("this kernel has no hash seed a switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
+	}
+	return notes
 }

@@ -197,6 +197,9 @@ func verdict(b *bytes.Buffer, s *results.Summary, o Options) {
 	for _, r := range s.Fidelity.Reasons {
 		wrap(b, r, "  ", o.width())
 	}
+	for _, n := range s.Fidelity.Notes {
+		wrap(b, "note: "+n, "  ", o.width())
+	}
 }
 
 func colored(verdict string) string {

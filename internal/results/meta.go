@@ -64,4 +64,7 @@ const (
 type Fidelity struct {
 	Verdict string   `json:"verdict"` // good | degraded | invalid
 	Reasons []string `json:"reasons"` // never null; empty when good
+	// Notes say what a reader must know whatever the verdict: how many streams a
+	// transfer had, and what this host leaves out of the emulation.
+	Notes []string `json:"notes"` // never null
 }

@@ -23,7 +23,10 @@ func Summarize(records []Record, meta Meta) *Summary {
 	s := &Summary{
 		Format: FormatVersion, Version: meta.Version, Scenario: meta.Scenario, Interrupted: meta.Interrupted,
 		Seeds: slices.Clone(meta.Seeds), Scale: meta.Scale, SLO: meta.SLO.milliseconds(),
-		Fidelity: Fidelity{Verdict: meta.Fidelity.Verdict, Reasons: append([]string{}, meta.Fidelity.Reasons...)},
+		Fidelity: Fidelity{
+			Verdict: meta.Fidelity.Verdict,
+			Reasons: append([]string{}, meta.Fidelity.Reasons...), Notes: append([]string{}, meta.Fidelity.Notes...),
+		},
 		Policies: policyOrder(sorted, meta.Policies), Worlds: map[string]map[string]*Group{},
 		Methods: Methods{
 			Percentile: percentileMethod, CI95: ciMethod, Gains: gainsMethod, SLO: sloMethod, Units: unitsMethod,
