@@ -96,7 +96,9 @@ func (t *tally) add(e event) {
 
 func (t *tally) output(id testID, r *result, text string) {
 	if id.test != "" {
-		r.output = append(r.output, text)
+		if !strings.HasPrefix(text, "=== ") { // RUN, PAUSE, CONT, NAME: no news once the test has ended
+			r.output = append(r.output, text)
+		}
 		return
 	}
 	if text != "PASS\n" && !strings.HasSuffix(text, "[no test files]\n") {

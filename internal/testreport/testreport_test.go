@@ -85,7 +85,7 @@ func TestReport(t *testing.T) {
 
 func TestWatchShowsFailuresAndKeepsTheEvents(t *testing.T) {
 	t.Parallel()
-	in := events("output TestA     a_test.go:3: fine", "pass TestA", "output TestB     a_test.go:9: broken", "fail TestB", "output  FAIL example.org/m/a") + "not json\n"
+	in := events("output TestB === RUN   TestB", "output TestA     a_test.go:3: fine", "pass TestA", "output TestB     a_test.go:9: broken", "fail TestB", "output  FAIL example.org/m/a") + "not json\n"
 	kept := filepath.Join(t.TempDir(), "events")
 	var out bytes.Buffer
 	require.ErrorIs(t, run([]string{"watch", "-append", kept}, strings.NewReader(in), &out, false), errUnproven)
@@ -93,6 +93,7 @@ func TestWatchShowsFailuresAndKeepsTheEvents(t *testing.T) {
 	assert.Contains(t, out.String(), "FAIL example.org/m/a")
 	assert.Contains(t, out.String(), "not json")
 	assert.NotContains(t, out.String(), "fine")
+	assert.NotContains(t, out.String(), "=== RUN")
 	got, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	assert.Equal(t, in, string(got))
