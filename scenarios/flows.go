@@ -14,6 +14,9 @@ import (
 // maxFlowLine bounds a line of a flow file.
 const maxFlowLine = 1 << 20
 
+// maxFileFlows bounds a flow file, as synthetic requests are bounded.
+const maxFileFlows = 1_000_000
+
 // ParseFlows reads explicit transfers as JSONL, one object a line with the keys
 // start_s (seconds from the trial's start; start_ms with milliseconds is read
 // too), from, to, bytes (a number, or a text such as "1GB"), and optionally via
@@ -44,6 +47,10 @@ func parseFlows(filename string, r io.Reader) ([]Flow, []int, error) {
 			f.addAt(line, "", "%v", err)
 			continue
 		}
+		if len(flows) == maxFileFlows {
+			f.addAt(line, "", "more than %d flows", maxFileFlows)
+			break
+		}
 		flows, lines = append(flows, flow), append(lines, line)
 	}
 	switch err := sc.Err(); {
@@ -69,7 +76,7 @@ func parseFlow(text []byte) (Flow, error) {
 	if err := dec.Decode(&row); err != nil {
 		return Flow{}, fmt.Errorf("not a flow (keys: start_s, from, to, bytes, via): %w", err)
 	}
-	if dec.More() {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Flow{}, errors.New("more than one object on the line")
 	}
 	start, err := flowStart(row.Seconds, row.Milliseconds)
@@ -113,7 +120,7 @@ func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
 	f := &faults{file: filename}
 	names := s.InstanceNames()
 	for i, flow := range flows {
-		for _, problem := range flow.problems(names) {
+		for _, problem := range flow.problems(s, names) {
 			f.addAt(lines[i], problem.key, "%s", problem.msg)
 		}
 	}

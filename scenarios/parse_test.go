@@ -221,7 +221,7 @@ func TestAliasesAreReadAndBombsDefused(t *testing.T) {
 	_, err = Parse("s.yaml", []byte(b.String()))
 	require.Error(t, err)
 
-	flow := "{from: i0, to: i1, bytes: 1B, via: [" + strings.Repeat("tor0-0,", 5) + "]}" // 11 values, 10000 times
+	flow := "{from: i0, to: i4, bytes: 1B, via: [tor0-0, agg0-0, core0-0, agg1-0, tor1-0]}" // 11 values, 10000 times
 	bomb := "workload: {flows: {list: [&f " + flow + strings.Repeat(", *f", 9_999) + "]}}"
 	s, err = Parse("s.yaml", []byte(bomb))
 	if err != nil {

@@ -74,7 +74,7 @@ func (s *Scenario) checkFlows(f *faults) {
 	names := s.InstanceNames()
 	for i, flow := range s.Workload.Flows.List {
 		path := indexPath("workload.flows.list", i)
-		for _, problem := range flow.problems(names) {
+		for _, problem := range flow.problems(s, names) {
 			f.addf(path+"."+problem.key, "%s", problem.msg)
 		}
 	}
@@ -82,8 +82,8 @@ func (s *Scenario) checkFlows(f *faults) {
 
 type flowProblem struct{ key, msg string }
 
-// problems says what a flow breaks on a cluster of the named instances.
-func (fl Flow) problems(names []string) []flowProblem {
+// problems says what a flow breaks on the scenario's cluster, whose instances have these names.
+func (fl Flow) problems(s *Scenario, names []string) []flowProblem {
 	var list []flowProblem
 	for _, end := range []struct{ key, name string }{{"from", fl.From}, {"to", fl.To}} {
 		if !slices.Contains(names, end.name) {
@@ -93,10 +93,8 @@ func (fl Flow) problems(names []string) []flowProblem {
 	if fl.From == fl.To && len(list) == 0 {
 		list = append(list, flowProblem{"to", fmt.Sprintf("is %s like from; a transfer needs two instances", fl.To)})
 	}
-	for _, via := range fl.Via {
-		if !switchName.MatchString(via) {
-			list = append(list, flowProblem{"via", fmt.Sprintf("%q is no switch; they are called tor<pod>-<rack>, agg<pod>-<n> and core<agg>-<n>", clip(via))})
-		}
+	if msg := s.viaProblem(slices.Index(names, fl.From), slices.Index(names, fl.To), fl.Via); msg != "" {
+		list = append(list, flowProblem{"via", msg})
 	}
 	return list
 }

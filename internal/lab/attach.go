@@ -34,6 +34,9 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	if damage := damaged(ctx, st, plan, opt); len(damage) > 0 {
 		return nil, &DamagedError{Lab: name, Parts: damage}
 	}
+	if l.flowPairs, err = flowPairs(s); err != nil {
+		return nil, err
+	}
 	if l.Fabric, err = kernel.Open(ctx, name, plan, kernel.Options{}); err != nil {
 		return nil, err
 	}

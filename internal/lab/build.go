@@ -68,6 +68,9 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 		return nil, err
 	}
 	l := &Lab{Scenario: s, Plan: plan, opt: opt}
+	if l.flowPairs, err = flowPairs(s); err != nil {
+		return nil, err
+	}
 	if err := l.claim(); err != nil {
 		return nil, err
 	}

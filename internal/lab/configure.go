@@ -9,6 +9,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -126,6 +127,23 @@ func (l *Lab) receivers(n *fabric.Node) []fabric.NodeID {
 		return l.flowReceivers(n)
 	}
 	return nil
+}
+
+// flowPairs are the senders and receivers of a scenario's explicit flows, by name:
+// only they need connections. Other workloads have none.
+func flowPairs(s *scenarios.Scenario) (map[[2]string]bool, error) {
+	if s.Workload.Kind != scenarios.WorkloadFlows {
+		return nil, nil
+	}
+	flows, err := workload.LoadFlows(s, s.Seeds[0])
+	if err != nil {
+		return nil, err
+	}
+	pairs := make(map[[2]string]bool, len(flows))
+	for i := range flows {
+		pairs[[2]string{flows[i].From, flows[i].To}] = true
+	}
+	return pairs, nil
 }
 
 // flowReceivers are the destinations that the scenario's flows give this sender.

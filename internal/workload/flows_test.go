@@ -3,7 +3,7 @@ package workload
 import (
 	"os"
 	"path/filepath"
-	"strings"
+	"regexp"
 	"testing"
 	"time"
 
@@ -46,43 +46,60 @@ func TestFlowsComeInStartOrderWithDraws(t *testing.T) {
 
 func TestFlowFileGivesTheSameAsTheList(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "flows.jsonl")
-	require.NoError(t, os.WriteFile(path, []byte("\xef\xbb\xbf"+`{"start_ms": 1000.5, "from": "p0", "to": "d0", "bytes": 1000000}`+"\r\n\n"+
-		`{"from": "p1", "to": "d1", "bytes": "1GB", "via": ["tor0-0", "agg0-1"]}`), 0o600))
-	fromFile := flowScenario()
-	fromFile.Workload.Flows.File = path
-	got, err := LoadFlows(fromFile, 1)
+	got, err := LoadFlows(flowFile(t, "\xef\xbb\xbf"+`{"start_s": 1.0005, "from": "i0", "to": "i2", "bytes": 1000000}`+"\r\n\n"+
+		`{"start_s": 0, "from": "i1", "to": "i3", "bytes": "1GB", "via": ["tor0-0", "agg0-1", "tor0-1"]}`), 1)
 	require.NoError(t, err)
-	want, err := LoadFlows(flowScenario(
-		scenarios.Flow{Start: 1000500 * time.Microsecond, From: "p0", To: "d0", Bytes: 1e6},
-		scenarios.Flow{From: "p1", To: "d1", Bytes: 1e9, Via: []string{"tor0-0", "agg0-1"}},
-	), 1)
+	list := flowScenario(
+		scenarios.Flow{Start: 1000500 * time.Microsecond, From: "i0", To: "i2", Bytes: 1e6},
+		scenarios.Flow{From: "i1", To: "i3", Bytes: 1e9, Via: []string{"tor0-0", "agg0-1", "tor0-1"}},
+	)
+	list.Transfer.Streams = 1
+	want, err := LoadFlows(list, 1)
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 }
 
-func TestBadFlowLinesAreRefused(t *testing.T) {
+// TestDocumentedFlowLineLoads takes the line that flows-example.yaml shows its readers.
+func TestDocumentedFlowLineLoads(t *testing.T) {
 	t.Parallel()
-	good := `{"from": "p0", "to": "d0", "bytes": 1}` + "\n"
-	tests := []struct{ name, bad, want string }{
-		{"not JSON", "nonsense", "not JSON"},
-		{"unknown field", `{"from": "p0", "to": "d0", "bytes": 1, "start": 5}`, `"start"`},
-		{"no bytes", `{"from": "p0", "to": "d0"}`, "bytes is 0"},
-		{"negative bytes", `{"from": "p0", "to": "d0", "bytes": -1}`, "f.jsonl:2: "},
-		{"no receiver", `{"from": "p0", "bytes": 1}`, "two instance names"},
-		{"to itself", `{"from": "p0", "to": "p0", "bytes": 1}`, `both "p0"`},
-		{"negative start", `{"start_ms": -1, "from": "p0", "to": "d0", "bytes": 1}`, "start_ms is -1"},
-		{"two objects", `{"from": "p0", "to": "d0", "bytes": 1} {}`, "one flow a line"},
-		{"a line of 2 MiB", strings.Repeat(" ", 2<<20), "f.jsonl:2: "},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			_, err := readFlows(strings.NewReader(good+tt.bad), "f.jsonl")
-			require.ErrorContains(t, err, "f.jsonl:2: ")
-			require.ErrorContains(t, err, tt.want)
-		})
-	}
+	text, ok := scenarios.Embedded("flows-example")
+	require.True(t, ok)
+	line := regexp.MustCompile(`\{"start_s".*\}`).Find(text)
+	require.NotEmpty(t, line, "the example documents a line")
+	flows, err := LoadFlows(flowFile(t, string(line)), 1)
+	require.NoError(t, err)
+	require.Len(t, flows, 1)
+	assert.Equal(t, 500*time.Millisecond, flows[0].Start)
+	assert.Equal(t, scenarios.Bytes(1e9), flows[0].Bytes)
+}
+
+func TestFaultsOfFlowFilesAreTheUsers(t *testing.T) {
+	t.Parallel()
+	_, err := LoadFlows(flowFile(t, "\nnonsense\n"), 1)
+	var fault *scenarios.Error
+	require.ErrorAs(t, err, &fault)
+	assert.Equal(t, 2, fault.Line)
+	_, err = LoadFlows(flowFile(t, "\n"), 1)
+	var input *InputError
+	require.ErrorAs(t, err, &input)
+	require.ErrorContains(t, err, "flows.jsonl: workload.flows has no flow")
+	s := flowFile(t, "")
+	require.NoError(t, os.Remove(s.Workload.Flows.File))
+	_, err = LoadFlows(s, 1)
+	require.ErrorAs(t, err, &input)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "workload.flows.file: open "+s.Workload.Flows.File)
+}
+
+// flowFile is the example's cluster with a flow file instead of its list.
+func flowFile(t *testing.T, text string) *scenarios.Scenario {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "flows.jsonl")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	s, err := scenarios.Load("flows-example")
+	require.NoError(t, err)
+	s.Workload.Flows = &scenarios.Flows{File: path}
+	return s
 }
 
 func TestImpossibleFlowListsAreErrors(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"time"
 
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -41,23 +40,25 @@ func replay(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 			r.OutputTokens = 1
 		}
 		if r.Blocks = mend.blocks(row); r.Blocks != nil && s.Engine.BlockTokens != TraceBlockTokens {
-			return nil, Report{}, fmt.Errorf("engine.blockTokens is %d: the hash_ids of %s (line %d) count blocks of %d tokens; set it to %d",
-				s.Engine.BlockTokens, t.File, row.Line, TraceBlockTokens, TraceBlockTokens)
+			return nil, Report{}, &InputError{File: t.File, Line: row.Line, Err: fmt.Errorf(
+				"hash_ids count blocks of %d tokens, engine.blockTokens is %d; set it to %d",
+				TraceBlockTokens, s.Engine.BlockTokens, TraceBlockTokens)}
 		}
 		reqs = append(reqs, r)
 	}
 	if len(reqs) == 0 {
-		return nil, Report{}, fmt.Errorf("%s: no request in the window from %v, length %v (0s: to the end): %d rows were read, %d of them before it",
-			t.File, t.Start, t.Length, read.Rows, read.Outside)
+		return nil, Report{}, &InputError{File: t.File, Err: fmt.Errorf(
+			"no request in the window from %v, length %v (0s: to the end): %d rows were read, %d of them before it, %d bad lines skipped; change workload.trace.start or length",
+			t.Start, t.Length, read.Rows, read.Outside, read.BadLines)}
 	}
 	read.PrefixConflicts = countPrefixConflicts(reqs)
 	return reqs, report, nil
 }
 
 func readTraceFile(t *scenarios.Trace) (rows []TraceRow, report TraceReport, err error) {
-	f, err := os.Open(t.File)
+	f, err := openInput("workload.trace.file", t.File)
 	if err != nil {
-		return nil, TraceReport{}, fmt.Errorf("workload.trace.file: %w", err)
+		return nil, TraceReport{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	return ReadTrace(f, t.File, ReadOptions{

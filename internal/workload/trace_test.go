@@ -233,7 +233,7 @@ func TestIDsOfAnotherBlockSizeAreRefused(t *testing.T) {
 	s.Engine.BlockTokens = 16
 	_, _, err := Generate(s, 1)
 	require.ErrorContains(t, err, "engine.blockTokens is 16")
-	require.ErrorContains(t, err, "line 1")
+	require.ErrorContains(t, err, ".jsonl:1: ")
 }
 
 func TestPrefixConflictsAreCounted(t *testing.T) {

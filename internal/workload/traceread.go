@@ -32,7 +32,8 @@ type ReadOptions struct {
 // disorder is always an error, as a single stray timestamp would otherwise
 // move the whole replay. Rows of equal time keep the file's order.
 // A byte order mark, CRLF, white-space lines, a missing last line break and
-// unknown fields are accepted. Errors begin "name:line:".
+// unknown fields are accepted. Errors are *InputError with the line; the kernel's own
+// (a folder, a failing disk) stay recognisable in them.
 //
 // Rows are those with Start <= At < Start+Length. The file is read as a
 // stream and only as far as needed; lines behind the window are not checked.
@@ -52,7 +53,7 @@ func ReadTrace(r io.Reader, name string, o ReadOptions) ([]TraceRow, TraceReport
 		}
 		if err != nil {
 			if err = t.tolerate(err); err != nil {
-				return nil, TraceReport{}, fmt.Errorf("%s:%d: %w", name, t.report.Lines, err)
+				return nil, TraceReport{}, &InputError{File: name, Line: t.report.Lines, Err: err}
 			}
 		}
 	}
