@@ -49,33 +49,57 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 	}
 	lk, err := opt.Store.tryLock(name, false)
 	var busy *BusyError
-	if errors.As(err, &busy) {
+	evicted := errors.As(err, &busy)
+	if evicted {
 		lk, err = evict(ctx, name, busy.Owner, opt)
 	}
 	if err != nil && !errors.Is(err, ErrNotUp) {
 		return Removed{}, err
 	}
 	out, err := remove(ctx, name, opt)
+	if evicted {
+		out.Nothing = false
+		out.Notes = append(out.Notes, fmt.Sprintf("process %d was working on it and ended", busy.Owner.PID))
+	}
 	if lk != nil {
 		err = errors.Join(err, lk.release())
 	}
 	return out, err
 }
 
-// evictPatience is how long a working netkvlab may take to clean up after itself.
-const evictPatience = 20 * time.Second
+const (
+	// evictPatience is how long a working netkvlab may take to clean up after itself.
+	evictPatience = 20 * time.Second
+	// killPatience is how long the kernel may take to end it after that.
+	killPatience = 2 * time.Second
+)
 
-// evict interrupts the process that holds a lab and waits for it to let go.
+// evict interrupts the process that holds a lab and waits for it to let go; one
+// that hangs is killed.
 func evict(ctx context.Context, name string, owner Process, opt Options) (*lock, error) {
 	opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
-	if owner.PID > 0 && owner.running() {
-		if err := unix.Kill(owner.PID, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
-			return nil, fmt.Errorf("ask process %d to end its work on lab %q: %w", owner.PID, name, err)
+	var lk *lock
+	var err error
+	for _, step := range []struct {
+		signal unix.Signal
+		wait   time.Duration
+	}{{unix.SIGTERM, evictPatience}, {unix.SIGKILL, killPatience}} {
+		if owner.PID > 0 && owner.running() {
+			if err := unix.Kill(owner.PID, step.signal); err != nil && !errors.Is(err, unix.ESRCH) {
+				return nil, fmt.Errorf("end process %d, which works on lab %q: %w", owner.PID, name, err)
+			}
+		}
+		if lk, err = waitWithin(ctx, opt.Store, name, step.wait); err == nil || errors.Is(err, ErrNotUp) || ctx.Err() != nil {
+			return lk, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictPatience)
+	return nil, err
+}
+
+func waitWithin(ctx context.Context, store Store, name string, limit time.Duration) (*lock, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	return opt.Store.waitLock(ctx, name)
+	return store.waitLock(ctx, name)
 }
 
 // remove works from the kernel's own state. The journal only adds the names of
