@@ -182,15 +182,6 @@ func (p *Plan) Lookup(name string) (NodeID, bool) {
 	return id, ok
 }
 
-// Node finds a node by name.
-func (p *Plan) Node(name string) (*Node, bool) {
-	id, ok := p.byName[name]
-	if !ok {
-		return nil, false
-	}
-	return &p.Nodes[id], true
-}
-
 // Peer returns the other end of a port's link.
 func (p *Plan) Peer(port *Port) *Port {
 	l := &p.Links[port.Link]

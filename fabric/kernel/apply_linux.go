@@ -33,8 +33,8 @@ func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 // Features tells what the kernel lacked.
 func (f *Fabric) Features() Features { return f.features }
 
-func newFabric(lab string, plan *fabric.Plan) *Fabric {
-	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures()}
+func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
+	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(opt)}
 	for i, name := range Names(lab, plan) {
 		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, fd: -1}
 	}
@@ -48,7 +48,7 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 	if err := checkLab(lab); err != nil {
 		return nil, err
 	}
-	f := newFabric(lab, plan)
+	f := newFabric(lab, plan, opt)
 	f.id = newID()
 	for i := range f.ns {
 		path := filepath.Join(NetnsDir, f.ns[i].name)

@@ -15,8 +15,8 @@ import (
 // Open attaches to a standing lab. It fails with a *DamagedError when a
 // planned namespace is missing or carries another mark; it does not look
 // inside (Verify does).
-func Open(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (*Fabric, error) {
-	f, damage, err := attach(ctx, lab, plan)
+func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
+	f, damage, err := attach(ctx, lab, plan, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -30,8 +30,8 @@ func Open(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (*Fabri
 // Inspect tells what a standing lab lacks of its plan: namespaces, interfaces,
 // and in what is there, whatever Verify finds. A whole lab has no damage; an
 // absent one lacks all its namespaces.
-func Inspect(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (Damage, error) {
-	f, damage, err := attach(ctx, lab, plan)
+func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (Damage, error) {
+	f, damage, err := attach(ctx, lab, plan, opt)
 	if err != nil {
 		return damage, err
 	}
@@ -61,7 +61,7 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, _ Options) (Dam
 // in words, without looking further: a few milliseconds a hundred nodes. It is
 // empty for a whole lab.
 func Missing(lab string, plan *fabric.Plan) (missing []string, err error) {
-	f, damage, err := attach(context.Background(), lab, plan)
+	f, damage, err := attach(context.Background(), lab, plan, Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -107,12 +107,12 @@ func (f *Fabric) missingLinks(node fabric.NodeID) ([]string, error) {
 }
 
 // attach opens what is there of a lab and tells what is not.
-func attach(ctx context.Context, lab string, plan *fabric.Plan) (*Fabric, Damage, error) {
+func attach(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error) {
 	var damage Damage
 	if err := checkLab(lab); err != nil {
 		return nil, damage, err
 	}
-	f := newFabric(lab, plan)
+	f := newFabric(lab, plan, opt)
 	err := onThread(func() error {
 		for i := range f.ns {
 			if err := ctx.Err(); err != nil {

@@ -82,8 +82,8 @@ func (f *Fabric) PathPorts(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16)
 	return nil, errNotLinux
 }
 
-// PathPortsFor fails: it needs Linux.
-func (f *Fabric) PathPortsFor(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16, _ bool) ([][]uint16, error) {
+// PathPortsOf fails: it needs Linux.
+func (f *Fabric) PathPortsOf(_ uint8, _, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16) ([][]uint16, error) {
 	return nil, errNotLinux
 }
 

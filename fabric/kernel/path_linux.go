@@ -54,11 +54,6 @@ func (f *Fabric) flowBetween(src, dst fabric.NodeID, srcNIC, dstNIC int) ([]fabr
 // nic). Ports are tried upwards from first; when 65535 is reached before every
 // path has its ports, that is an error.
 func (f *Fabric) PathPorts(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) ([][]uint16, error) {
-	return f.PathPortsFor(src, dst, nic, dport, want, first, false)
-}
-
-// PathPortsFor is PathPorts for TCP or UDP: the protocol is part of the hash.
-func (f *Fabric) PathPortsFor(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16, udp bool) (ports [][]uint16, err error) {
 	return f.PathPortsOf(unix.IPPROTO_TCP, src, dst, nic, dport, want, first)
 }
 

@@ -43,7 +43,7 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
 	out.Namespaces = set.names
-	out.Held, err = holders(set.byInode)
+	out.Held, err = lastHolders(ctx, set.byInode)
 	if err == nil {
 		err = set.release(ctx, out.Held)
 	} else {
@@ -51,6 +51,9 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	}
 	files, fileErr := removeFiles(lab, opt.Planned)
 	out.Files = files
+	if len(files) > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("deleted %d empty files in %s where an interrupted \"up\" was about to mount namespaces", len(files), NetnsDir))
+	}
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
@@ -242,6 +245,22 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 		}
 	}
 	return held, nil
+}
+
+// lastHolders gives processes that were told to end a moment to do so.
+func lastHolders(ctx context.Context, byInode map[uint64]string) (map[string][]int, error) {
+	const moment, pause = time.Second, 20 * time.Millisecond
+	for start := time.Now(); ; {
+		held, err := holders(byInode)
+		if err != nil || len(held) == 0 || time.Since(start) > moment {
+			return held, err
+		}
+		select {
+		case <-ctx.Done():
+			return held, nil
+		case <-time.After(pause):
+		}
+	}
 }
 
 // watch tells when the kernel has taken a namespace apart: one end of a veth

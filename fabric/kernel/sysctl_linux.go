@@ -59,13 +59,13 @@ func sysctls(n *fabric.Node, f Features) []sysctl {
 
 // detectFeatures looks for the settings that older kernels lack. Their files
 // are there in every namespace or in none.
-func detectFeatures() Features {
+func detectFeatures(opt Options) Features {
 	has := func(key string) bool {
 		_, err := os.Stat("/proc/sys/net/" + key)
 		return err == nil
 	}
 	f := Features{
-		HashSeed: has("ipv4/fib_multipath_hash_seed"), RTOMinSysctl: has("ipv4/tcp_rto_min_us"),
+		HashSeed: !opt.NoHashSeed && has("ipv4/fib_multipath_hash_seed"), RTOMinSysctl: has("ipv4/tcp_rto_min_us"),
 		ToRHashFields: fields5Tuple, AggHashFields: fields5Tuple,
 	}
 	if !f.HashSeed {

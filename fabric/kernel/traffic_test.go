@@ -170,6 +170,25 @@ func TestFlowsSpreadOverAllCoreLinks(t *testing.T) {
 	assert.Less(t, chiSquare(links["agg0-1>core1-0"], links["agg0-1>core1-1"]), 6.635, "core links of aggregation switch 1")
 }
 
+func TestWithoutSeedsTheLayersHashDifferentFields(t *testing.T) {
+	ktest.NeedFabric(t)
+	plan, name := mustPlan(t, fabrictest.Paper64(), 400), lab(t, "seedless")
+	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{NoHashSeed: true})
+	require.NoError(t, err)
+	defer mustRemove(t, name)
+	defer func() { assert.NoError(t, f.Close()) }()
+	assert.NoError(t, f.Verify(t.Context()))
+	assert.Equal(t, kernel.Features{ToRHashFields: 0x37, AggHashFields: 0x31, RTOMinSysctl: f.Features().RTOMinSysctl}, f.Features())
+	links := map[string]int{}
+	for i := range 256 {
+		path, err := f.Path(plan.Prefill[i%2], plan.Decode[2+i%6], 0, 0, unix.IPPROTO_TCP, uint16(40_000+i), dataPort)
+		require.NoError(t, err)
+		links[plan.LinkName(path[2])]++
+	}
+	t.Log(links)
+	assert.Len(t, links, 4, "no core link stays dark")
+}
+
 func TestPacketsTakeThePredictedPaths(t *testing.T) {
 	plan := mustPlan(t, fabrictest.Paper64(), 400)
 	f := mustUp(t, lab(t, "predict"), plan)
@@ -228,6 +247,14 @@ func TestPathPortsLeadTCPOverEachPath(t *testing.T) {
 	_, err = f.PathPorts(src, dst, 0, dataPort, 100, 65_500)
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "source ports 65500..65535 from p1 to d6")
+	udp, err := f.PathPortsOf(unix.IPPROTO_UDP, src, dst, 0, dataPort, 4, 20_000)
+	require.NoError(t, err)
+	assert.NotEqual(t, table, udp, "the protocol is hashed too")
+	for slot, ports := range udp {
+		path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, ports[0], dataPort)
+		require.NoError(t, err)
+		assert.Equal(t, paths[slot], path)
+	}
 	near, err := f.PathPorts(src, plan.Prefill[0], 0, dataPort, 2, 30_000)
 	require.NoError(t, err)
 	assert.Equal(t, [][]uint16{{30_000, 30_001}}, near, "one path: any port")

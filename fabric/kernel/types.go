@@ -53,6 +53,10 @@ type Options struct {
 	Planned []string
 	// Workers creates namespaces on so many threads; 0 means two.
 	Workers int
+	// NoHashSeed treats the kernel as one before Linux 6.11, without a seed of
+	// its own for each switch (see Features.HashSeed). Give Open and Inspect
+	// the same value that Apply got.
+	NoHashSeed bool
 }
 
 // Features is what the kernel has of the things that a fabric can do without.
