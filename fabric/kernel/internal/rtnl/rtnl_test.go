@@ -1,0 +1,157 @@
+//go:build linux
+
+package rtnl
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestBatchFramesRequests(t *testing.T) {
+	t.Parallel()
+	var b Batch
+	b.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE, "create", "x")
+	b.U32(7)
+	b.Nest(unix.IFLA_LINKINFO)
+	b.AttrString(unix.IFLA_INFO_KIND, "veth")
+	b.Begin(unix.RTM_GETLINK, 0, "read", "y") // closes the nest and the request before it
+	b.AttrU8(1, 9)
+	b.finish()
+	require.Equal(t, 2, b.Len())
+	length := binary.NativeEndian.Uint32(b.buf)
+	assert.EqualValues(t, 16+4+4+12, length)
+	assert.EqualValues(t, unix.NLM_F_CREATE|unix.NLM_F_REQUEST, binary.NativeEndian.Uint16(b.buf[6:]))
+	nest := Find(b.buf[20:length], unix.IFLA_LINKINFO)
+	assert.Equal(t, "veth", String(Find(nest, unix.IFLA_INFO_KIND)))
+	second := b.buf[length:]
+	assert.EqualValues(t, len(second), binary.NativeEndian.Uint32(second))
+	assert.Equal(t, []byte{9}, Find(second[16:], 1))
+	b.Reset()
+	assert.Zero(t, b.Len())
+}
+
+func TestNextHopsNestLikeAttributes(t *testing.T) {
+	t.Parallel()
+	var b Batch
+	b.Begin(unix.RTM_NEWROUTE, 0, "add", "route")
+	b.Nest(unix.RTA_MULTIPATH)
+	b.NextHop(3)
+	b.Attr(unix.RTA_GATEWAY, []byte{10, 0, 0, 1})
+	b.End()
+	b.finish()
+	hops := Find(b.buf[16:], unix.RTA_MULTIPATH)
+	assert.EqualValues(t, 16, U16(hops, 0))
+	assert.EqualValues(t, 3, U32(hops, 4))
+	assert.Equal(t, []byte{10, 0, 0, 1}, Find(Skip(hops, 8), unix.RTA_GATEWAY))
+}
+
+func TestExecNamesEveryRefusedRequest(t *testing.T) {
+	t.Parallel()
+	c, err := Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	var b Batch
+	// Interfaces that do not exist: refused with and without rights.
+	for i, name := range []string{"one", "two"} {
+		b.Begin(unix.RTM_NEWLINK, 0, "raise", name)
+		b.U32(0, uint32(1<<30+i), unix.IFF_UP, unix.IFF_UP)
+	}
+	err = c.Exec(&b)
+	require.Error(t, err)
+	assert.Contains(t, err.Error(), "raise one: ")
+	assert.Contains(t, err.Error(), "raise two: ")
+	var op *OpError
+	require.ErrorAs(t, err, &op)
+	assert.NotZero(t, op.Errno)
+}
+
+func TestQueryAnswersInOrder(t *testing.T) {
+	t.Parallel()
+	c, err := Open()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	const n = 100 // more than one send holds
+	var b Batch
+	for range n {
+		b.Begin(unix.RTM_GETLINK, 0, "read", "lo")
+		b.U32(0, 1, 0, 0)
+	}
+	var got []int
+	require.NoError(t, c.Query(&b, func(i int, m Message) {
+		got = append(got, i)
+		assert.Equal(t, "lo", String(Find(Skip(m.Payload, unix.SizeofIfInfomsg), unix.IFLA_IFNAME)))
+	}))
+	require.Len(t, got, n)
+	assert.IsIncreasing(t, got)
+}
+
+func TestDumpListsLoopback(t *testing.T) {
+	t.Parallel()
+	c, err := Open()
+	require.NoError(t, err)
+	var b Batch
+	b.Begin(unix.RTM_GETLINK, 0, "list", "links")
+	b.U32(0, 0, 0, 0)
+	var names []string
+	dump := func() error {
+		return c.Dump(&b, func() { names = nil }, func(m Message) {
+			names = append(names, String(Find(Skip(m.Payload, unix.SizeofIfInfomsg), unix.IFLA_IFNAME)))
+		})
+	}
+	require.NoError(t, dump())
+	assert.Contains(t, names, "lo")
+	require.NoError(t, c.Close())
+	require.NoError(t, c.Close(), "closing twice is harmless")
+	assert.ErrorIs(t, dump(), unix.EBADF)
+	assert.ErrorIs(t, c.Exec(&b), unix.EBADF)
+}
+
+func TestListenGivesUp(t *testing.T) {
+	t.Parallel()
+	c, err := Open(unix.RTNLGRP_LINK)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	err = c.Listen(1, func(Message) {})
+	if err != nil { // an interface elsewhere on this host may just have changed
+		assert.ErrorIs(t, err, unix.EAGAIN)
+	}
+}
+
+func TestKernelTextIsKept(t *testing.T) {
+	t.Parallel()
+	payload := binary.NativeEndian.AppendUint32(nil, uint32(0xFFFFFFFF-uint32(unix.ENOENT)+1))
+	payload = append(payload, make([]byte, unix.NLMSG_HDRLEN)...)
+	var b Batch
+	b.AttrString(unix.NLMSGERR_ATTR_MSG, "No such qdisc.")
+	errno, text := parseError(header{flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, append(payload, b.buf...))
+	assert.Equal(t, unix.ENOENT, errno)
+	assert.Equal(t, "add tbf to up0: no such file or directory (kernel: No such qdisc)",
+		(&OpError{What: "add tbf to", Object: "up0", Errno: errno, Text: text}).Error())
+	errno, _ = parseError(header{}, []byte{1})
+	assert.Equal(t, unix.EPROTO, errno)
+}
+
+// Whatever the bytes, parsing ends and reads nothing outside them.
+func FuzzParse(f *testing.F) {
+	f.Add([]byte{8, 0, 1, 0, 1, 2, 3, 4}, uint16(1))
+	f.Add([]byte{0, 0, 0, 0}, uint16(0))
+	f.Add([]byte{255, 255, 1, 0}, uint16(1))
+	f.Fuzz(func(t *testing.T, p []byte, typ uint16) {
+		total := 0
+		Attrs(p, func(_ uint16, v []byte) { total += len(v) + 4 })
+		if total > len(p) {
+			t.Fatalf("%d bytes of attributes in %d", total, len(p))
+		}
+		v := Find(p, typ)
+		_, _, _, _ = String(v), U16(v, 0), U32(v, 2), U64(v, len(v))
+		_, _ = parseError(header{flags: unix.NLM_F_ACK_TLVS}, p)
+		_, _ = parseError(header{flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, p)
+	})
+}
