@@ -72,3 +72,9 @@ func Supported(plan *fabric.Plan) error {
 	}
 	return errors.Join(errs...)
 }
+
+// Unsupported is a probe whose answer is known to be no: for tests of code that
+// acts on probes.
+func Unsupported(name, need string, cause error) *Probe {
+	return &Probe{Name: name, Need: need, known: true, answer: &UnsupportedError{Feature: name, Need: need, Cause: cause}}
+}
