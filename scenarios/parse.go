@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -62,14 +63,23 @@ func readFile(ref string) ([]byte, error) {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, &Error{File: ref, Msg: "no such file, and " + notOneOf("no embedded scenario", ref, Names())}
 	case err != nil:
-		return nil, fmt.Errorf("read scenario: %w", err)
+		return nil, unreadable(ref, err)
 	}
 	defer file.Close() //nolint:errcheck // only read
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("read scenario: %w", err)
+		return nil, unreadable(ref, err)
 	}
 	return data, nil
+}
+
+// unreadable is the fault of a file that is there and gives nothing: a folder, say.
+func unreadable(ref string, err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		err = path.Err // the path is said already
+	}
+	return &Error{File: ref, Msg: "cannot be read as a scenario: " + err.Error()}
 }
 
 // Parse reads a scenario from memory. filename is what errors call it, where

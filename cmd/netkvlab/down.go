@@ -44,7 +44,10 @@ that is not marked as the lab's.`,
 				removed = append(removed, r)
 			}
 			opt.Progress.Close()
-			return errors.Join(append(errs, a.printRemoved(removed))...)
+			if len(removed) > 0 || len(errs) == 0 {
+				errs = append(errs, a.printRemoved(removed))
+			}
+			return errors.Join(errs...)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -30,8 +32,6 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // exitCode maps an error to the contract. An interruption outranks the errors it caused.
 func exitCode(err error) int {
-	var usage usageError
-	var scenario *scenarios.Error
 	var status exitStatus
 	switch {
 	case err == nil:
@@ -42,10 +42,19 @@ func exitCode(err error) int {
 		return exitNotGood
 	case errors.As(err, &status):
 		return int(status)
-	case errors.As(err, &usage), errors.As(err, &scenario):
+	case invalid(err):
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// invalid says that the user can mend it: the command line, the scenario, or a file it names.
+func invalid(err error) bool {
+	var usage usageError
+	var scenario *scenarios.Error
+	var input *workload.InputError
+	var request lab.InvalidError
+	return errors.As(err, &usage) || errors.As(err, &scenario) || errors.As(err, &input) || errors.As(err, &request)
 }
 
 // printError shows an error once; joined errors take a line each.

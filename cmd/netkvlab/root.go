@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +42,9 @@ policy's time to first token.
 
   sudo netkvlab up quickstart      build, run, print, remove: under a minute`,
 		SilenceUsage: true, SilenceErrors: true,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
+		// Runnable, since cobra takes any word for the help of a command that is not.
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if a.output != "text" && a.output != "json" {
 				return usagef("--output: must be text or json, got %q", a.output)
@@ -64,6 +66,19 @@ policy's time to first token.
 	return cmd
 }
 
+// knownCommand refuses a word that is no command, naming the nearest that are.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	hint := ""
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = "; did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return fmt.Errorf("unknown command %q%s", args[0], hint)
+}
+
 // usageArgs makes every command's complaint about its arguments a usage error.
 func usageArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
@@ -81,6 +96,9 @@ func usageArgs(cmd *cobra.Command) {
 
 // labOptions are the options for working on labs.
 func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
+	if err := lab.NeedRoot(); err != nil {
+		return lab.Options{}, err
+	}
 	rt, err := newRuntime(runtime)
 	if err != nil {
 		return lab.Options{}, err
@@ -99,7 +117,7 @@ func newRuntime(name string) (nodes.Runtime, error) {
 	case "", "process":
 		return nodes.NewProcess()
 	case "docker":
-		return nil, errors.New("runtime docker is not part of this version: use --runtime process")
+		return nil, usagef("runtime docker is not part of this version: use --runtime process")
 	}
 	return nil, usagef("runtime: must be process or docker, got %q", name)
 }

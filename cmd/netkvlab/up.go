@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +19,16 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
+// addSettings adds the flag that overrides keys of the scenario.
+func addSettings(cmd *cobra.Command, settings *[]string) {
+	// An array, not a slice: a comma belongs to the value, as in seeds=[1,2].
+	cmd.Flags().StringArrayVar(settings, "set", nil,
+		"override a key of the scenario, as in --set topology.pods=2 or --set 'seeds=[1, 2]'; can be given several times")
+}
+
 // runFlags choose what of a scenario is run and where it goes.
 type runFlags struct {
+	settings     []string // of the scenario, before it is checked
 	policies     []string
 	seeds        []uint
 	runtime      string
@@ -46,10 +52,13 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up SCENARIO",
 		Short: "Build a scenario's lab, run its experiment, print the result and remove the lab",
 		Long: `SCENARIO is a file or the name of an embedded scenario (` + strings.Join(scenarios.Names(), ", ") + `).
-With -d the lab is left standing and nothing is run.`,
+With -d the lab is left standing and nothing is run. --set changes single keys of the scenario;
+the keys and their values are those of the file (see netkvlab schema).`,
+		Example: `  netkvlab up quickstart --policies rr,netkv-full --seeds 1,2,3
+  netkvlab up my.yaml --set workload.synthetic.requests=50 --set scale.rate=800`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := scenarios.Load(args[0])
+			s, err := scenarios.Load(args[0], f.settings...)
 			if err != nil {
 				return err
 			}
@@ -60,6 +69,7 @@ With -d the lab is left standing and nothing is run.`,
 		},
 	}
 	f.add(cmd)
+	addSettings(cmd, &f.settings)
 	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
 	return cmd
@@ -67,7 +77,13 @@ With -d the lab is left standing and nothing is run.`,
 
 // apply narrows a scenario to what the flags ask for.
 func (f *runFlags) apply(s *scenarios.Scenario) error {
-	if len(f.policies) > 0 {
+	if s.Workload.Kind == scenarios.WorkloadFlows && len(f.policies) > 0 {
+		return usagef("--policies: %s has explicit flows, for which no policy decides anything", s.Name)
+	}
+	if f.policies != nil {
+		if len(f.policies) == 0 {
+			return usagef("--policies: names none; known: %s", strings.Join(scenarios.PolicyNames(), ", "))
+		}
 		var chosen []scenarios.Policy
 		for _, name := range f.policies {
 			i := slices.IndexFunc(s.Policies, func(p scenarios.Policy) bool { return trials.Label(p) == name })
@@ -89,12 +105,18 @@ func (f *runFlags) apply(s *scenarios.Scenario) error {
 		}
 	}
 	if f.runtime != "" {
+		if !slices.Contains([]string{scenarios.RuntimeProcess, scenarios.RuntimeDocker}, f.runtime) {
+			return usagef("--runtime: must be %s or %s, got %q", scenarios.RuntimeProcess, scenarios.RuntimeDocker, f.runtime)
+		}
 		s.Runtime = f.runtime
 	}
 	if f.skipBadLines && s.Workload.Trace != nil {
 		s.Workload.Trace.SkipBadLines = true
 	}
-	return s.Validate()
+	if err := s.Validate(); err != nil {
+		return usagef("with these flags the scenario is invalid: %w", err)
+	}
+	return nil
 }
 
 func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach bool) (err error) {
@@ -134,18 +156,6 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 
 func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, opt lab.Options) (*experiment.Outcome, error) {
 	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Version: version, Progress: opt.Progress})
-}
-
-// runFolder gives the run folder's path, refusing one that holds something.
-func (a *app) runFolder(out, name string) (string, error) {
-	if out == "" {
-		out = filepath.Join("netkvlab-runs", fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
-	}
-	entries, err := os.ReadDir(out)
-	if err == nil && len(entries) > 0 {
-		return "", usagef("--out: %s is not empty (holds %s): name another folder or remove it", out, entries[0].Name())
-	}
-	return out, nil
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.

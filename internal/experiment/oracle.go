@@ -48,7 +48,7 @@ func (o *oracle) poll(ctx context.Context, r *run, m *telemetry.Meter, out chan<
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	start := time.Now()
-	for {
+	for last := false; ; {
 		now, err := r.counters()
 		if err != nil {
 			o.err = err
@@ -64,9 +64,12 @@ func (o *oracle) poll(ctx context.Context, r *run, m *telemetry.Meter, out chan<
 				deliver(ctx, out, packet.Sample{Congestion: congestion, OK: ok}, stale)
 			}()
 		}
+		if last {
+			return
+		}
 		select {
 		case <-ctx.Done():
-			return
+			last = true // the series ends with the trial's last byte, not at the tick before it
 		case <-tick.C:
 		}
 	}

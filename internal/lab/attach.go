@@ -15,6 +15,9 @@ import (
 // connects to its agents. A lab that is damaged is refused with what is missing.
 func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	st, plan, s, err := read(opt.Store, name)
+	if errors.Is(err, ErrNotUp) {
+		return nil, fmt.Errorf("%w: `netkvlab ps` lists the labs, `netkvlab up -d` makes one", err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +62,8 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 
 // read loads a lab's state and the plan that its scenario gives.
 func read(store Store, name string) (*State, *fabric.Plan, *scenarios.Scenario, error) {
-	if !labName.MatchString(name) {
-		return nil, nil, nil, fmt.Errorf("%q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end", name)
+	if err := checkName(name); err != nil {
+		return nil, nil, nil, err
 	}
 	st, err := store.Load(name)
 	if err != nil {

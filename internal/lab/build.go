@@ -60,9 +60,9 @@ const teardownTimeout = 30 * time.Second
 // Build makes the scenario real. If anything fails, or the context ends, what was
 // made is removed again before Build returns.
 func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err error) {
-	plan, err := fabric.New(s, s.Scale)
+	plan, err := Plan(s)
 	if err != nil {
-		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+		return nil, err
 	}
 	if err := Preflight(s, plan, opt); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 // Exec runs a command inside a node's namespace and returns its exit code. It takes
 // no lock: looking into a lab while it runs is what it is for.
 func Exec(ctx context.Context, name, node string, command []string, stdio nodes.Stdio, opt Options) (int, error) {
-	if !labName.MatchString(name) {
-		return 0, fmt.Errorf("%q cannot be a lab's name", name)
+	if err := checkName(name); err != nil {
+		return 0, err
 	}
 	all, err := kernel.Namespaces(name)
 	if err != nil {

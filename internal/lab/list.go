@@ -67,6 +67,9 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 // Look describes one lab. Only a lab that does not exist at all is an error.
 func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	info := Info{Lab: name, Status: "unknown", Damage: []string{}}
+	if err := checkName(name); err != nil {
+		return info, err
+	}
 	spaces, err := kernel.Namespaces(name)
 	if err != nil {
 		return info, err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,10 +26,36 @@ const (
 	overload = 8
 )
 
+// InvalidError says that what was asked for is wrong on any host: a name that no
+// lab can have, a scenario that no fabric can be made of.
+type InvalidError struct{ error }
+
+// Unwrap gives the fault itself.
+func (e InvalidError) Unwrap() error { return e.error }
+
+func invalidf(format string, args ...any) error { return InvalidError{fmt.Errorf(format, args...)} }
+
+// checkName refuses what cannot be a lab's name, before it becomes part of a path.
+func checkName(name string) error {
+	if !labName.MatchString(name) {
+		return invalidf("%.60q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end (`netkvlab ps` lists the labs)", name)
+	}
+	return nil
+}
+
+// Plan lays a scenario's fabric out; its scale must be resolved.
+func Plan(s *scenarios.Scenario) (*fabric.Plan, error) {
+	p, err := fabric.New(s, s.Scale)
+	if err != nil {
+		return nil, invalidf("plan %s: %w", s.Name, err)
+	}
+	return p, nil
+}
+
 // Preflight refuses what cannot work before anything is made, and says what to do.
 func Preflight(s *scenarios.Scenario, p *fabric.Plan, opt Options) error {
-	if unix.Geteuid() != 0 {
-		return errors.New("needs root to make network namespaces: run it with sudo")
+	if err := NeedRoot(); err != nil {
+		return err
 	}
 	if err := supported(p); err != nil {
 		return err
@@ -39,7 +66,16 @@ func Preflight(s *scenarios.Scenario, p *fabric.Plan, opt Options) error {
 	if err := fits(p, s); err != nil {
 		return err
 	}
-	return checkWorkload(s, p)
+	return CheckWorkload(s, p)
+}
+
+// NeedRoot refuses who cannot enter network namespaces: not even looking at labs
+// works without.
+func NeedRoot() error {
+	if unix.Geteuid() != 0 {
+		return errors.New("needs root to work with network namespaces: run it with sudo")
+	}
+	return nil
 }
 
 // supported asks the kernel for everything the plan cannot do without.
@@ -65,10 +101,20 @@ func CongestionControl(name string) error {
 	}
 	err = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name)
 	if err := errors.Join(err, unix.Close(fd)); err != nil {
-		have, _ := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-		return fmt.Errorf("this kernel has no %q (%w); it has %s", name, err, strings.TrimSpace(string(have)))
+		return fmt.Errorf("this kernel has no %q (%w): choose one of those it has (%s) or load its module", name, err, strings.Join(CongestionControls(), ", "))
 	}
 	return nil
+}
+
+// CongestionControls lists what the kernel has at the moment; modules may add to it.
+func CongestionControls() []string {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
+	if err != nil {
+		return nil // no proc file system: the caller's own attempt decides
+	}
+	have := strings.Fields(string(text))
+	slices.Sort(have)
+	return have
 }
 
 // fits compares the lab with the host's memory, and a full fabric with its CPUs.
@@ -115,9 +161,9 @@ func availableMemory() (int64, error) {
 	return 0, errors.New("read the host's memory: /proc/meminfo has no MemAvailable")
 }
 
-// checkWorkload reads the workload once, so that a broken trace or an
+// CheckWorkload reads the workload once, so that a broken trace or an
 // impossible path is known before the lab is built.
-func checkWorkload(s *scenarios.Scenario, p *fabric.Plan) error {
+func CheckWorkload(s *scenarios.Scenario, p *fabric.Plan) error {
 	seed := s.Seeds[0]
 	if s.Workload.Kind != scenarios.WorkloadFlows {
 		_, _, err := workload.Generate(s, seed)
@@ -127,6 +173,8 @@ func checkWorkload(s *scenarios.Scenario, p *fabric.Plan) error {
 	if err != nil {
 		return err
 	}
-	_, err = trials.Flows(s, p, "packet", seed, flows)
-	return err
+	if _, err = trials.Flows(s, p, "packet", seed, flows); err != nil {
+		return invalidf("%s: %w", s.Name, err)
+	}
+	return nil
 }

@@ -44,8 +44,8 @@ func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 // Down removes a lab by name, whoever made it. One that is being worked on is
 // asked to end first. What is not there is no error.
 func Down(ctx context.Context, name string, opt Options) (Removed, error) {
-	if !labName.MatchString(name) {
-		return Removed{}, fmt.Errorf("%q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end", name)
+	if err := checkName(name); err != nil {
+		return Removed{}, err
 	}
 	lk, err := opt.Store.tryLock(name, false)
 	var busy *BusyError

@@ -48,7 +48,7 @@ func capacity() float64 { return hopsPerCore * float64(runtime.NumCPU()) }
 // worstLoad is the packet-hops a second when every transfer that fits is under way:
 // core links full with six hops each, and the rest of the senders' NICs with four.
 func worstLoad(s *scenarios.Scenario) (float64, error) {
-	p, err := fabric.New(s, s.Scale)
+	p, err := Plan(s)
 	if err != nil {
 		return 0, err
 	}
