@@ -4,6 +4,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +12,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,14 +50,32 @@ type outcome struct {
 	took           time.Duration
 }
 
+// buffer collects a command's output and can be read while the command still writes.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
 // command prepares netkvlab in its own folder, so that run folders go there.
-func command(ctx context.Context, dir string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
-	cmd := exec.CommandContext(ctx, binary, args...)
+func command(ctx context.Context, dir string, args ...string) (cmd *exec.Cmd, stdout, stderr *buffer) {
+	cmd = exec.CommandContext(ctx, binary, args...)
 	cmd.Dir = dir
-	var out, errs bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	stdout, stderr = new(buffer), new(buffer)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.WaitDelay = 5 * time.Second
-	return cmd, &out, &errs
+	return cmd, stdout, stderr
 }
 
 // netkvlab runs a command to its end.
@@ -68,6 +89,12 @@ func netkvlabIn(t *testing.T, dir string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	cmd, out, errs := command(ctx, dir, args...)
+	return finish(t, cmd, out, errs)
+}
+
+// finish runs a prepared command to its end.
+func finish(t *testing.T, cmd *exec.Cmd, out, errs *buffer) outcome {
+	t.Helper()
 	start := time.Now()
 	err := cmd.Run()
 	o := outcome{stdout: out.String(), stderr: errs.String(), took: time.Since(start)}
@@ -133,6 +160,49 @@ func clean(t *testing.T) {
 		require.Equal(t, net, network(t), "the host's network")
 		require.Equal(t, left, leftovers(t), "what is left of labs")
 	})
+}
+
+// absent checks at the test's end that nothing of the named lab is left. Unlike
+// clean it does not mind other labs, so it also holds where others work on the host.
+func absent(t *testing.T, lab string) {
+	t.Helper()
+	t.Cleanup(func() {
+		if t.Failed() {
+			_ = exec.Command(binary, "down", lab).Run()
+			return
+		}
+		nothingOf(t, lab)
+	})
+}
+
+// nothingOf fails where a namespace, mount, process, socket or folder of a lab is left.
+func nothingOf(t *testing.T, lab string) {
+	t.Helper()
+	require.Empty(t, sh(t, fmt.Sprintf(`ls /run/netns 2>/dev/null | grep '^%[1]s\.'
+grep -o '/netns/%[1]s\.[^ ]*' /proc/self/mountinfo
+find /run/netkvlab/%[1]s 2>/dev/null
+ss -xlH 2>/dev/null | grep '/%[1]s/'
+grep -lsz '^NETKVLAB_LAB=%[1]s$' /proc/[0-9]*/environ || true`, lab)), "left of %s", lab)
+}
+
+// links gives the bytes that crossed each direction of each link, from the last
+// samples of a run folder's links.csv.
+func links(t *testing.T, dir string) map[string]int64 {
+	t.Helper()
+	f, err := os.Open(filepath.Join(dir, results.LinksFile))
+	require.NoError(t, err)
+	defer func() { _ = f.Close() }()
+	rows, err := csv.NewReader(f).ReadAll()
+	require.NoError(t, err)
+	require.NotEmpty(t, rows)
+	link, moved := slices.Index(rows[0], "link"), slices.Index(rows[0], "bytes_emulated")
+	out := map[string]int64{}
+	for _, row := range rows[1:] {
+		n, err := strconv.ParseInt(row[moved], 10, 64)
+		require.NoError(t, err)
+		out[row[link]] = n
+	}
+	return out
 }
 
 // scenario writes a small scenario of the given name; edits replace lines of it.
