@@ -92,12 +92,14 @@ func TestProcessesThatDieOrStall(t *testing.T) {
 		a, _, _, pb := begin(t)
 		require.NoError(t, pb.Process.Signal(unix.SIGSTOP))
 		assert.Contains(t, a.failed().GetReason(), "peer b: not done within 500ms")
+		require.NoError(t, pb.Process.Signal(unix.SIGCONT)) // it is to end its session with the others
 	})
 	t.Run("a stopped sender", func(t *testing.T) {
 		t.Parallel()
 		_, b, pa, _ := begin(t)
 		require.NoError(t, pa.Process.Signal(unix.SIGSTOP))
 		assert.Contains(t, b.failed().GetReason(), "peer a: not done within 500ms")
+		require.NoError(t, pa.Process.Signal(unix.SIGCONT))
 	})
 	t.Run("a terminated agent ends well and soon", func(t *testing.T) {
 		t.Parallel()

@@ -88,7 +88,11 @@ func TestAnnouncementMustMatch(t *testing.T) {
 		for _, headerFirst := range []bool{true, false} {
 			t.Run(label("%s, header first %v", tc.name, headerFirst), func(t *testing.T) {
 				t.Parallel()
-				_, a, b := pair(t, withTimeout(300*time.Millisecond))
+				timeout := testTimeout
+				if tc.name == "fewer streams" { // which nothing but time shows
+					timeout = 300 * time.Millisecond
+				}
+				_, a, b := pair(t, withTimeout(timeout))
 				if headerFirst {
 					a.send(1, b, tc.sent...)
 					a.sent()
@@ -305,21 +309,28 @@ func TestCancelIsSilentAndCloses(t *testing.T) {
 	b.command(&control.Cancel{Request: 1, Attempt: 1})
 	a.command(&control.Cancel{Request: 1, Attempt: 1})
 	until(t, "gone", func() bool { return a.status().GetTransfersOut() == 0 && b.status().GetTransfersIn() == 0 })
-	// The next events are those of another transfer, save for a failure at the
-	// sender if the receiver's cancel came first.
+	// The next events are those of another transfer, save for one failure at the
+	// agent whose cancel came second: it has seen its peer leave.
 	b.expect(2, a, bytesOn(0, 10))
 	a.send(2, b, bytesOn(0, 10))
-	assert.EqualValues(t, 2, b.done().GetRequest())
-	if e := a.next(); e.GetTransferSent() == nil {
-		assert.EqualValues(t, 1, e.GetRequest())
-		a.sent()
+	failures := 0
+	for _, n := range []*node{a, b} {
+		e := n.next()
+		if e.GetFailed() != nil {
+			assert.EqualValues(t, 1, e.GetRequest())
+			failures++
+			e = n.next()
+		}
+		assert.EqualValues(t, 2, e.GetRequest())
+		assert.Nil(t, e.GetFailed(), "%v", e)
 	}
+	assert.LessOrEqual(t, failures, 1)
 }
 
 func TestStalledPeerMeetsTheTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	a := r.start("a", control.Role_ROLE_ENDPOINT, 1, withTimeout(300*time.Millisecond))
+	a := r.start("a", control.Role_ROLE_ENDPOINT, 1, withTimeout(500*time.Millisecond))
 	b := r.start("b", control.Role_ROLE_ENDPOINT, 1)
 	a.knows(b, 1, 1)
 	r.run(a)
@@ -330,7 +341,7 @@ func TestStalledPeerMeetsTheTimeout(t *testing.T) {
 	a.send(1, b, bytesOn(0, 1<<40))
 	f := a.failed()
 	assert.Contains(t, f.GetReason(), "peer b")
-	assert.Contains(t, f.GetReason(), "not done within 300ms")
+	assert.Contains(t, f.GetReason(), "not done within 500ms")
 	assert.Positive(t, f.GetBytes())
 	assert.Less(t, f.GetBytes(), int64(1<<40))
 }

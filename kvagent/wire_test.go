@@ -154,6 +154,7 @@ func TestTruncatedStreamFailsWithBothCounts(t *testing.T) {
 	t.Parallel()
 	r, a, b := pair(t)
 	b.expect(1, a, bytesOn(0, 1000))
+	until(t, "announced", func() bool { return b.status().GetTransfersIn() == 1 })
 	f := r.frame(1000, 0)
 	c := rawSender(t, b)
 	var h [frameSize]byte
