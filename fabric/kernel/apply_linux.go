@@ -142,6 +142,8 @@ func (f *Fabric) routesOf(b *rtnl.Batch, n *fabric.Node) {
 // carrier, and with it its qdisc, from a kernel worker a moment later, and
 // until then drops all it is given.
 func (f *Fabric) awaitCarrier(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, carrierTime, errNoCarrier)
+	defer cancel()
 	for i := range f.ns {
 		want := len(f.plan.Ports[i])
 		for wait := 50 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
@@ -154,13 +156,18 @@ func (f *Fabric) awaitCarrier(ctx context.Context) error {
 			}
 			select {
 			case <-ctx.Done():
-				return ctx.Err()
+				return fmt.Errorf("namespace %s: %d of %d ports: %w", f.ns[i].name, up, want, context.Cause(ctx))
 			case <-time.After(wait):
 			}
 		}
 	}
 	return nil
 }
+
+// carrierTime is how long news of all carriers may take: a millisecond, as a rule.
+const carrierTime = 10 * time.Second
+
+var errNoCarrier = errors.New("the kernel does not report a carrier on every port")
 
 // operUp is IF_OPER_UP of linux/if.h.
 const operUp = 6

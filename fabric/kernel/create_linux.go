@@ -40,8 +40,8 @@ func (f *Fabric) createNamespaces(ctx context.Context, workers int) error {
 	if workers <= 0 {
 		workers = defaultWorkers
 	}
-	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
-		return fmt.Errorf("make the namespace folder: %w", err)
+	if err := prepareFolder(); err != nil {
+		return err
 	}
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)
@@ -64,6 +64,34 @@ func (f *Fabric) createNamespaces(ctx context.Context, workers int) error {
 		})
 	}
 	return g.Wait()
+}
+
+// prepareFolder makes NetnsDir what "ip netns add" makes it: a shared mount of
+// itself. Were it left to the first "ip netns add" after us, that would copy
+// our mounts under itself, out of reach of any unmount. The lock is iproute2's.
+func prepareFolder() error {
+	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
+		return fmt.Errorf("make the namespace folder: %w", err)
+	}
+	fd, err := unix.Open(NetnsDir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", NetnsDir, err)
+	}
+	defer func() { _ = unix.Close(fd) }() // and with it the lock
+	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", NetnsDir, err)
+	}
+	share := func() error { return unix.Mount("", NetnsDir, "none", unix.MS_SHARED|unix.MS_REC, "") }
+	err = share()
+	if errors.Is(err, unix.EINVAL) { // not a mount point yet
+		if err = unix.Mount(NetnsDir, NetnsDir, "none", unix.MS_BIND|unix.MS_REC, ""); err == nil {
+			err = share()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make %s a shared mount: %w", NetnsDir, err)
+	}
+	return nil
 }
 
 // createNamespace leaves the calling thread in a new namespace for a node.

@@ -5,7 +5,8 @@
 //
 // Every node becomes a network namespace /run/netns/LAB.NODE; the host's own
 // network is never touched: no interface, address, route, rule, qdisc or
-// sysctl of it changes. Interfaces are born with both ends in their final
+// sysctl of it changes. The folder /run/netns becomes a shared mount, as "ip
+// netns add" makes it, and stays one. Interfaces are born with both ends in their final
 // namespaces (moving one costs 16 ms, a create 0.25 ms).
 //
 // What belongs to a lab is marked: the alias of a namespace's loopback

@@ -42,7 +42,7 @@ func TestUpVerifyDownLeavesTheHostAsItWas(t *testing.T) {
 			require.NoError(t, err)
 			assert.NoError(t, f.Verify(t.Context()))
 			assert.Equal(t, before, hostState(t), "while up")
-			assert.Len(t, named(t, name), 2*len(plan.Nodes), "a name and a mount a node")
+			assert.Len(t, onlyNames(named(t, name)), len(plan.Nodes))
 			require.NoError(t, f.Close())
 			gone := mustRemove(t, name)
 			assert.Empty(t, named(t, name))
@@ -226,6 +226,56 @@ func TestCancelAtAnyPointLeavesNothing(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Empty(t, named(t, name), "cancelled after %d ms", after)
 	}
+}
+
+func TestAKillAtAnyInstantLeavesWhatRemoveRemoves(t *testing.T) {
+	ktest.NeedFabric(t)
+	name, plan := lab(t, "kill"), mustPlan(t, fabrictest.Paper64(), 400)
+	self, err := os.Executable()
+	require.NoError(t, err)
+	before := hostState(t)
+	for _, after := range []time.Duration{0, 1, 3, 6, 9, 12, 16, 20, 25, 30, 40, 80} {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), applyEnv+"="+name)
+		stdout, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		_, err = stdout.Read(make([]byte, 1)) // it begins
+		require.NoError(t, err)
+		<-time.After(after * time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait() // "killed" is what we asked for
+		found := len(onlyNames(named(t, name)))
+		gone, err := kernel.Remove(t.Context(), name, kernel.Options{Planned: kernel.Names(name, plan)})
+		require.NoError(t, err)
+		t.Logf("killed after %d ms: %d names, removed %d namespaces and %d files", after, found, len(gone.Namespaces), len(gone.Files))
+		require.Equal(t, found, len(gone.Namespaces)+len(gone.Files))
+		require.Empty(t, named(t, name))
+	}
+	assert.Equal(t, before, hostState(t))
+}
+
+func TestTheFirstIPNetnsAddAfterUsHidesNothing(t *testing.T) {
+	ktest.NeedFabric(t)
+	// In a mount namespace of its own, where the folder is no mount point yet.
+	self, err := os.Executable()
+	require.NoError(t, err)
+	name := lab(t, "mounts")
+	script := `set -e
+mount -t tmpfs none /run
+mkdir /run/netns
+"$0" -test.run '^$' & first=$!
+while [ "$(ls /run/netns | wc -l)" -lt 36 ]; do sleep 0.02; done
+sleep 0.3
+kill -9 $first
+ip netns add other
+` + `env -u ` + applyEnv + ` ` + removeEnv + `="$` + applyEnv + `" "$0"
+ls /run/netns; grep -c "/$` + applyEnv + `\\." /proc/self/mountinfo || true`
+	cmd := exec.Command("unshare", "-m", "--propagation", "private", "bash", "-c", script, self)
+	cmd.Env = append(os.Environ(), applyEnv+"="+name)
+	out, err := cmd.CombinedOutput()
+	require.NoErrorf(t, err, "%s", out)
+	assert.Contains(t, string(out), "other\n0\n", "no name and no mount of ours is left")
 }
 
 func TestJournalComesFirst(t *testing.T) {

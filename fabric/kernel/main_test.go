@@ -23,7 +23,42 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// applyEnv makes this test binary a process that applies the lab named in it
+// and then waits to be killed.
+const (
+	applyEnv = "NETKVLAB_TEST_APPLY"
+	// removeEnv makes it one that removes a lab and ends.
+	removeEnv = "NETKVLAB_TEST_REMOVE"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(applyEnv); name != "" {
+		applyAndWait(name)
+	}
+	if name := os.Getenv(removeEnv); name != "" {
+		if _, err := kernel.Remove(context.Background(), name, kernel.Options{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func applyAndWait(name string) {
+	plan, err := fabric.New(fabrictest.Paper64(), scenarios.Scale{Rate: 400, Time: 1})
+	if err == nil {
+		_, err = kernel.Apply(context.Background(), name, plan, kernel.Options{Journal: func([]string) error {
+			_, err := os.Stdout.WriteString("begin\n")
+			return err
+		}})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	select {}
+}
 
 func mustPlan(tb testing.TB, s *scenarios.Scenario, rate float64) *fabric.Plan {
 	tb.Helper()

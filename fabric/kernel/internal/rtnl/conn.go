@@ -34,6 +34,8 @@ type Conn struct {
 	mu  sync.Mutex
 	fd  int
 	seq uint32
+	// kernel is where requests go; Sendto uses it as scratch memory.
+	kernel unix.SockaddrNetlink
 	// closed guards against use after Close, when fd may be another file.
 	closed atomic.Bool
 }
@@ -87,7 +89,7 @@ func Open(groups ...int) (*Conn, error) {
 		_ = unix.Close(fd)
 		return nil, fmt.Errorf("set rtnetlink deadline: %w", err)
 	}
-	return &Conn{fd: fd}, nil
+	return &Conn{fd: fd, kernel: unix.SockaddrNetlink{Family: unix.AF_NETLINK}}, nil
 }
 
 // Close frees the socket, and with it its hold on the namespace. Closing twice is harmless.
@@ -265,11 +267,9 @@ func (c *Conn) Listen(milliseconds int, fn func(m Message)) error {
 	return c.lockedReceive(func(h header, payload []byte) { fn(Message{Type: h.typ, Payload: payload}) })
 }
 
-var kernelAddr = &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
-
 func (c *Conn) lockedSend(buf []byte) error {
 	for {
-		err := unix.Sendto(c.fd, buf, 0, kernelAddr)
+		err := unix.Sendto(c.fd, buf, 0, &c.kernel)
 		if !errors.Is(err, unix.EINTR) {
 			return err
 		}
