@@ -43,7 +43,7 @@ func New(s *scenarios.Scenario, scale scenarios.Scale) (*Plan, error) {
 		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
 	}
 	p := &Plan{
-		Lab: s.Name, Scale: scale, NICsPerInstance: d.nics, dims: d,
+		Lab: s.Name, Scale: scale, NICsPerInstance: d.nics, dims: d, nvlinkRate: s.Topology.NVLinkRate,
 		Classes: s.Background.Enabled() && s.Oracle.Separation == "dscp",
 		KVDSCP:  s.Transfer.DSCP, BackgroundDSCP: s.Background.DSCP,
 	}

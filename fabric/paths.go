@@ -141,13 +141,14 @@ func (p *Plan) PathFromNodes(src, dst NodeID, via []string) (Path, error) {
 
 // TierBandwidth is the static bandwidth of the notes' oracle in paper units:
 // the rate of the narrowest link of one equal-cost path of each tier. For the
-// paper's cluster it is 3600, 100, 50 and 25 Gbps. Tier 0 is 0 where servers
-// hold one instance.
+// paper's cluster it is 3600, 100, 50 and 25 Gbps. Tier 0 has the NVLinks' rate
+// also where servers hold one instance.
 func (p *Plan) TierBandwidth() [4]scenarios.BitsPerSecond {
 	var rate [4]scenarios.BitsPerSecond
 	for i := range p.Links {
 		rate[p.Links[i].Tier] = p.Links[i].Rate
 	}
+	rate[0] = p.nvlinkRate
 	rate[2] = min(rate[1], rate[2])
 	rate[3] = min(rate[2], rate[3])
 	return rate

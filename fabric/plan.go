@@ -70,8 +70,9 @@ type Plan struct {
 	Decode     []NodeID `json:"decode"`
 	Background []NodeID `json:"background"`
 
-	dims   dims
-	byName map[string]NodeID
+	dims       dims
+	nvlinkRate BitsPerSecond // the paper's
+	byName     map[string]NodeID
 }
 
 // Node is one namespace of the fabric.

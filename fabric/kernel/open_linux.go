@@ -16,7 +16,10 @@ import (
 // planned namespace is missing or carries another mark; it does not look
 // inside (Verify does).
 func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
-	f, damage, err := attach(ctx, lab, plan, opt)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, damage, err := attach(lab, plan, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +34,7 @@ func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fab
 // and in what is there, whatever Verify finds. A whole lab has no damage; an
 // absent one lacks all its namespaces.
 func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (Damage, error) {
-	f, damage, err := attach(ctx, lab, plan, opt)
+	f, damage, err := attach(lab, plan, opt)
 	if err != nil {
 		return damage, err
 	}
@@ -61,7 +64,7 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 // in words, without looking further: a few milliseconds a hundred nodes. It is
 // empty for a whole lab.
 func Missing(lab string, plan *fabric.Plan) (missing []string, err error) {
-	f, damage, err := attach(context.Background(), lab, plan, Options{})
+	f, damage, err := attach(lab, plan, Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -106,8 +109,8 @@ func (f *Fabric) missingLinks(node fabric.NodeID) ([]string, error) {
 	return missing, nil
 }
 
-// attach opens what is there of a lab and tells what is not.
-func attach(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error) {
+// attach opens what is there of a lab and tells what is not: some 0.1 ms a node.
+func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error) {
 	var damage Damage
 	if err := checkLab(lab); err != nil {
 		return nil, damage, err
@@ -115,9 +118,6 @@ func attach(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*F
 	f := newFabric(lab, plan, opt)
 	err := onThread(func() error {
 		for i := range f.ns {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
 			ns := &f.ns[i]
 			m, err := openMarked(ns)
 			switch {

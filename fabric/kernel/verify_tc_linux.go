@@ -99,8 +99,12 @@ func (f *Fabric) verifyHTB(ns *namespace, qdiscs []qdisc, index uint32, s *fabri
 		return nil, err
 	}
 	root := slices.IndexFunc(qdiscs, func(q qdisc) bool { return q.index == index && q.parent == handleRoot })
-	if def := rtnl.U32(rtnl.Find(qdiscs[root].options, tcaHTBInit), 8); def != minorOther {
+	global := rtnl.Find(qdiscs[root].options, tcaHTBInit)
+	if def := rtnl.U32(global, 8); def != minorOther {
 		diffs = append(diffs, fmt.Sprintf("default class 1:%x, want 1:%x", def, minorOther))
+	}
+	if direct := rtnl.U32(global, 16); direct != 0 {
+		diffs = append(diffs, fmt.Sprintf("%d packets went past the classes, unshaped", direct))
 	}
 	diffs = append(diffs, checkClass(classes, classLink, 0, s, s.Rate)...)
 	for _, c := range classesOf(f.plan, s) {
