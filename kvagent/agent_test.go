@@ -3,6 +3,8 @@ package kvagent
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -321,4 +323,34 @@ func TestConfigureNamesTheField(t *testing.T) {
 	}
 	a.cfg.Addresses = []string{"203.0.113.1"}
 	assert.ErrorContains(t, a.Configure(t.Context(), a.cfg), "listen for data on 203.0.113.1:7400")
+}
+
+func TestBytesWithoutReservationFailAtTheEngine(t *testing.T) {
+	t.Parallel()
+	_, p, d := disaggregated(t)
+	d.expect(1, p, bytesOn(0, 10))
+	p.send(1, d, bytesOn(0, 10))
+	require.NotNil(t, d.of().GetTransferDone())
+	f := d.of().GetFailed()
+	assert.Equal(t, "decode", f.GetStage())
+	assert.Equal(t, errNoReservation.Error(), f.GetReason())
+}
+
+func TestSocketLeftByADeadAgentIsReplaced(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	require.NoError(t, err)
+	l.SetUnlinkOnClose(false) // as when its owner is killed
+	require.NoError(t, l.Close())
+	require.FileExists(t, path)
+	serve(t, Options{Socket: path, Node: "a"})
+	c, err := Dial(t.Context(), path)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+
+	file := socketPath(t)
+	require.NoError(t, os.WriteFile(file, []byte("mine"), 0o600))
+	assert.ErrorContains(t, Serve(t.Context(), Options{Socket: file, Node: "a"}), "exists and is no socket")
+	assert.FileExists(t, file, "what is not ours stays")
 }

@@ -9,9 +9,13 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
+
+// acceptPause keeps a listener that cannot accept from spinning.
+const acceptPause = 5 * time.Millisecond
 
 // counters are an agent's byte counts; safe for concurrent use.
 type counters struct {
@@ -108,8 +112,9 @@ func (n *inlet) accept(l *net.TCPListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil {
-			continue // a connection that was reset before it was accepted
+		if err != nil { // out of descriptors, say: what waits in the backlog may be taken later
+			time.Sleep(acceptPause)
+			continue
 		}
 		if n.adopt(c) {
 			n.wg.Go(func() {

@@ -433,3 +433,24 @@ func TestManyTransfersAtOnce(t *testing.T) {
 	assert.Equal(t, want, a.status().GetBytesOut())
 	assert.Equal(t, want, b.status().GetBytesIn()+c.status().GetBytesIn())
 }
+
+func TestWaitingForABusyPortCanBeGivenUp(t *testing.T) {
+	t.Parallel()
+	_, a, b := pair(t)
+	sticky := func(bytes int64) *control.StreamSpec { return &control.StreamSpec{Bytes: bytes, SourcePort: 23456} }
+	b.expect(1, a, sticky(1<<40))
+	a.send(1, b, sticky(1<<40))
+	until(t, "moving", func() bool { return b.status().GetBytesIn() > 0 })
+	a.send(2, b, sticky(10))
+	a.send(3, b, sticky(10))
+	until(t, "waiting", func() bool { return a.status().GetTransfersOut() == 3 })
+	assert.EqualValues(t, 1, a.status().GetConnections())
+	a.command(&control.Cancel{Request: 2, Attempt: 1})
+	until(t, "given up", func() bool { return a.status().GetTransfersOut() == 2 })
+	b.expect(3, a, sticky(10))
+	a.command(&control.Cancel{Request: 1, Attempt: 1}) // its connection is dirty: the next one dials again
+	assert.EqualValues(t, 3, a.sent().GetRequest())
+	for e := b.next(); e.GetTransferDone() == nil; e = b.next() {
+		assert.EqualValues(t, 1, e.GetRequest(), "%v", e)
+	}
+}
