@@ -144,6 +144,10 @@ func TestReservationsComeAndGo(t *testing.T) {
 	e := d.of()
 	assert.Equal(t, "transfer", e.GetFailed().GetStage(), "%v", e)
 	until(t, "a failed transfer gives its memory back", func() bool { return free() == 1600 })
+	assert.True(t, reserve(4, 1).GetOk())
+	require.NoError(t, d.ses.Close())
+	assert.EqualValues(t, 1600, free(), "between trials everything is free")
+	assert.EqualValues(t, 1600, d.status().GetMemoryPaperBytes())
 }
 
 func TestPrefillCancelLetsTheNextIn(t *testing.T) {

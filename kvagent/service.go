@@ -112,6 +112,11 @@ func (s *service) Status(context.Context, *control.StatusRequest) (*control.Stat
 	out.CongestionControl = s.plane.congestion
 	if s.session != nil && s.session.driver != nil {
 		s.session.status(out)
+		return out, nil
+	}
+	// Between trials there is no engine: it would be an empty one.
+	if inst, err := newInstance(s.cfg); err == nil && inst != nil {
+		inst.status(out)
 	}
 	return out, nil
 }
