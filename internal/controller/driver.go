@@ -99,6 +99,7 @@ type Event struct {
 
 	OK        bool
 	Reason    string
+	BySender  bool // of Failed: the sending end says so
 	HitTokens int
 	FreeBytes int64 // paper bytes; negative where not told
 

@@ -138,6 +138,9 @@ func (c *Serving) onFailed(now time.Duration, ev Event) {
 	if f == nil {
 		return
 	}
+	if ev.BySender && (f.stage == stageWaiting || f.stage == stageDecoding) {
+		return // the receiver counted every byte; only its acknowledgement was lost
+	}
 	f.moved = max(f.moved, ev.BytesEmulated)
 	c.again(now, f, ev.Reason)
 }

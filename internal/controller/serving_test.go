@@ -238,6 +238,19 @@ func TestFailedTransfersAreRetriedThenFailWithTheReason(t *testing.T) {
 	}
 }
 
+func TestTheReceiverKnowsBestWhetherATransferArrived(t *testing.T) {
+	b := one()
+	b.requests = []workload.Request{request(0, 0, 2000, 5)}
+	c, w := b.start(t)
+	// 200 ms of prefill and 160 ms of transfer later, the sender's connection breaks.
+	w.later(370*time.Millisecond, Event{Kind: Failed, Request: 0, Attempt: 1, BySender: true, Reason: "connection reset"})
+	w.run(c)
+	r := lawful(t, c)[0]
+	assert.Equal(t, results.Completed, r.Status)
+	assert.Equal(t, 1, r.Attempts)
+	assert.Zero(t, r.WastedBytesEmulated)
+}
+
 func TestLostInstancesGiveTheirRequestsToOthers(t *testing.T) {
 	b := one()
 	b.prefills, b.decodes, b.mode = 2, 2, engine.Delay

@@ -111,7 +111,8 @@ func toEvent(m *Member, e *control.Event) (ev controller.Event, ok bool) {
 	case *control.Event_Finished:
 		ev.Kind, ev.FreeBytes = controller.Finished, x.Finished.GetFreePaperBytes()
 	case *control.Event_Failed:
-		ev.Kind, ev.Reason = controller.Failed, x.Failed.GetReason()
+		ev.Kind, ev.Reason, ev.BytesEmulated = controller.Failed, x.Failed.GetReason(), x.Failed.GetBytes()
+		ev.BySender = m.Decode < 0
 	case *control.Event_Cache:
 		ev.Kind, ev.FreeBytes = controller.CacheChanged, x.Cache.GetFreePaperBytes()
 		ev.Stored, ev.Evicted = x.Cache.GetStored(), x.Cache.GetEvicted()
