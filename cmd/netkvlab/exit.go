@@ -59,19 +59,28 @@ func invalid(err error) bool {
 
 // printError shows an error once; joined errors take a line each.
 func printError(w io.Writer, err error) {
-	var list interface{ Unwrap() []error }
-	if errors.As(err, &list) && err.Error() == joined(list.Unwrap()) {
-		for _, e := range list.Unwrap() {
-			printError(w, e)
+	shown := map[string]bool{}
+	for _, e := range flat(err) {
+		text := e.Error()
+		if errors.As(e, new(exitStatus)) || text == context.Canceled.Error() || shown[text] {
+			continue // the command has said itself what it had to say
 		}
-		return
+		shown[text] = true
+		fmt.Fprintln(w, "netkvlab:", text)
 	}
-	if errors.As(err, new(exitStatus)) {
-		return // the command has said itself what it had to say
+}
+
+// flat takes joined errors apart. Errors that only mention others in their text stay whole.
+func flat(err error) []error {
+	var list interface{ Unwrap() []error }
+	if !errors.As(err, &list) || err.Error() != joined(list.Unwrap()) {
+		return []error{err}
 	}
-	if !errors.Is(err, context.Canceled) || err.Error() != context.Canceled.Error() {
-		fmt.Fprintln(w, "netkvlab:", err)
+	var out []error
+	for _, e := range list.Unwrap() {
+		out = append(out, flat(e)...)
 	}
+	return out
 }
 
 func joined(errs []error) string { return errors.Join(errs...).Error() }
