@@ -54,7 +54,7 @@ lane() {
     return 0
   fi
   echo "== $name: ${#packages[@]} packages"
-  "$go" test -json -count=1 -timeout 10m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
+  "$go" test -json -count=1 -timeout 20m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
     "$work/testreport" watch -append "$work/events" || rc=$?
   # A build error arrives in the events; what else go says comes out here.
   cat "$work/stderr" >&2
