@@ -5,14 +5,17 @@ package kernel_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -100,14 +103,50 @@ func TestDoRunsInsideAndComesBack(t *testing.T) {
 	boom := errors.New("boom")
 	assert.ErrorIs(t, f.Do(plan.Prefill[0], func() error { return boom }), boom)
 	assert.Error(t, f.Do(-1, func() error { return nil }))
+	requireAllThreadsAtHome(t)
+}
+
+// requireAllThreadsAtHome checks that no thread of this process stayed in
+// another network namespace: a goroutine would find itself there some day.
+func requireAllThreadsAtHome(t *testing.T) {
+	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
 	require.NoError(t, err)
+	require.NotEmpty(t, tasks)
 	for _, task := range tasks {
 		var st unix.Stat_t
-		if unix.Stat(task, &st) == nil {
-			assert.NotEqual(t, want, st.Ino, "no thread stays behind")
+		if unix.Stat(task, &st) == nil { // threads come and go
+			assert.Equal(t, homeInode, st.Ino, task)
 		}
 	}
+}
+
+func TestManyAtOnceLeaveNoThreadBehind(t *testing.T) {
+	plan := mustPlan(t, smallTree(), 400)
+	f := mustUp(t, lab(t, "threads"), plan)
+	var g errgroup.Group
+	for i := range 200 {
+		node := fabric.NodeID(i % len(plan.Nodes))
+		g.Go(func() error {
+			want, err := f.NetnsInode(node)
+			if err != nil {
+				return err
+			}
+			return f.Do(node, func() error {
+				runtime.Gosched()
+				var st unix.Stat_t
+				if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+					return err
+				}
+				if st.Ino != want {
+					return fmt.Errorf("%s: in namespace %d, want %d", plan.Nodes[node].Name, st.Ino, want)
+				}
+				return nil
+			})
+		})
+	}
+	require.NoError(t, g.Wait())
+	requireAllThreadsAtHome(t)
 }
 
 func TestDecoysSurvive(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/fabrictest"
@@ -31,7 +32,16 @@ const (
 	removeEnv = "NETKVLAB_TEST_REMOVE"
 )
 
+// homeInode is the network namespace that the tests were started in.
+var homeInode uint64
+
 func TestMain(m *testing.M) {
+	var st unix.Stat_t
+	if err := unix.Stat("/proc/self/ns/net", &st); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	homeInode = st.Ino
 	if name := os.Getenv(applyEnv); name != "" {
 		applyAndWait(name)
 	}

@@ -65,23 +65,28 @@ func mustPrepare(t *testing.T, tier int, rate fabric.BitsPerSecond, sizes []int)
 	}
 }
 
-// run measures each size on the warm connection. A busy neighbour of this test
-// can delay one transfer of some tens of milliseconds by a scheduling quantum;
-// the median of five does not care.
+// tolerance is how far a completion time may be from ideal.
+const tolerance = 0.02
+
+// run measures each size on the warm connection: seven times where that takes
+// little, else until one try is within tolerance, three times at most. A busy
+// neighbour of this test can only lengthen a transfer, while a shaper at fault
+// spoils them all; so the second shortest is what the shaper does.
 func (m *measurement) run() {
 	for _, size := range m.sizes {
-		tries := 1
-		if ideal(size, m.rate) < 500*time.Millisecond {
-			tries = 5
-		}
-		for range tries {
+		short := ideal(size, m.rate) < 500*time.Millisecond
+		for try := range 7 {
 			start := time.Now()
 			last, err := m.conn.transfer(size)
 			if err != nil {
 				m.err = fmt.Errorf("%d bytes: %w", size, err)
 				return
 			}
-			m.ratios[size] = append(m.ratios[size], float64(last.Sub(start))/float64(ideal(size, m.rate)))
+			ratio := float64(last.Sub(start)) / float64(ideal(size, m.rate))
+			m.ratios[size] = append(m.ratios[size], ratio)
+			if !short && (try == 2 || math.Abs(ratio-1) <= tolerance) {
+				break
+			}
 		}
 		slices.Sort(m.ratios[size])
 	}
@@ -94,7 +99,8 @@ func (m *measurement) check(t *testing.T) {
 		want, ratios := ideal(size, m.rate), m.ratios[size]
 		t.Logf("tier %d, %d Mbit/s, %d MB: %.4f of ideal %v", m.tier, m.rate/1e6, size/1e6, ratios, want.Round(time.Microsecond))
 		if want >= 20*time.Millisecond {
-			assert.InDelta(t, 1, ratios[len(ratios)/2], 0.02, "tier %d, %d bit/s, %d bytes", m.tier, m.rate, size)
+			assert.InDelta(t, 1, ratios[len(ratios)/4], tolerance, "tier %d, %d bit/s, %d bytes", m.tier, m.rate, size)
+			assert.GreaterOrEqual(t, ratios[0], 1-tolerance, "no transfer beats its rate by more than a burst")
 		}
 	}
 }
@@ -238,38 +244,46 @@ func TestNoWindowCarriesMoreThanItsRateAndOneBurst(t *testing.T) {
 			_, err := k.transfer(2e6)
 			require.NoError(t, err)
 			c := mustCapture(t, f, dst)
-			// The idle time fills every bucket, and lets the kernel switch time
-			// stamps on, which it does a moment after the first socket asks.
-			<-time.After(300 * time.Millisecond)
-			start := time.Now()
-			last, err := k.transfer(4e6)
-			require.NoError(t, err)
-			got := c.drain(t)
-			total := 0
-			for _, a := range got {
-				total += a.bytes
-			}
-			require.GreaterOrEqual(t, total, 4_000_000, "the capture is complete")
-
 			burst := plan.Egress(plan.EqualCostPaths(src, dst)[0][2]).Shape.BurstBytes
 			const window = 20 * time.Millisecond
 			allowed := int(rate.BytesPerSecond()*window.Seconds()) + burst
-			worst, sum, tail := 0, 0, 0
-			for _, a := range got {
-				sum += a.bytes
-				for a.at-got[tail].at > window {
-					sum -= got[tail].bytes
-					tail++
-				}
-				worst = max(worst, sum)
+			// A receiver that is kept from its CPU stamps late what came in time,
+			// and so sees bunches that were none on the wire: three tries.
+			worst := math.MaxInt
+			for try := 0; try < 3 && worst > allowed; try++ {
+				// The idle time fills every bucket, and lets the kernel switch time
+				// stamps on, which it does a moment after the first socket asks.
+				<-time.After(300 * time.Millisecond)
+				c.drain(t)
+				start := time.Now()
+				last, err := k.transfer(4e6)
+				require.NoError(t, err)
+				var total int
+				worst, total = fullest(c.drain(t), window)
+				require.GreaterOrEqual(t, total, 4_000_000, "the capture is complete")
+				t.Logf("fullest 20 ms: %d bytes, rate and burst allow %d; the transfer took %.4f of ideal",
+					worst, allowed, float64(last.Sub(start))/float64(ideal(4e6, rate)))
+				// A transfer is never faster than its rate allows, but for one burst.
+				assert.GreaterOrEqual(t, last.Sub(start), ideal(4e6-burst, rate)*99/100)
 			}
-			t.Logf("fullest 20 ms: %d bytes, rate and burst allow %d; the transfer took %.4f of ideal",
-				worst, allowed, float64(last.Sub(start))/float64(ideal(4e6, rate)))
 			assert.LessOrEqual(t, worst, allowed)
-			// A transfer is never faster than its rate allows, but for one burst.
-			assert.GreaterOrEqual(t, last.Sub(start), ideal(4e6-burst, rate)*99/100)
 		})
 	}
+}
+
+// fullest returns the most bytes that arrived within any window, and all bytes.
+func fullest(got []arrival, window time.Duration) (most, total int) {
+	sum, tail := 0, 0
+	for _, a := range got {
+		total += a.bytes
+		sum += a.bytes
+		for a.at-got[tail].at > window {
+			sum -= got[tail].bytes
+			tail++
+		}
+		most = max(most, sum)
+	}
+	return most, total
 }
 
 func TestClassesFillTheLinkAndGiveBackgroundItsShare(t *testing.T) {
