@@ -41,6 +41,8 @@ type run struct {
 	records []results.Record
 	watch   *watch
 	notes   []string
+	// workload is what a reader must know of what arrived.
+	workload []string
 }
 
 // Run runs every policy on every seed and writes the run folder. When the context
@@ -126,8 +128,11 @@ func (r *run) load(seed uint64) (*load, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t := rep.Trace; t != nil && t.BadLines > 0 {
-		r.opt.Progress.Note("%s: skipped %d bad lines, first: %s", t.File, t.BadLines, t.BadExamples[0])
+	if r.workload == nil { // the same for all seeds
+		for _, text := range rep.Remarks() {
+			r.opt.Progress.Note("%s", text)
+			r.workload = append(r.workload, text)
+		}
 	}
 	return &load{requests: reqs}, nil
 }

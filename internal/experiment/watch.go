@@ -141,5 +141,5 @@ func (r *run) remarks() []string {
 	if f := r.lab.Fabric.Features(); !f.HashSeed {
 		notes = append(notes, fmt.Sprintf("this kernel has no hash seed a switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
 	}
-	return notes
+	return append(notes, r.workload...)
 }

@@ -25,7 +25,7 @@ func replay(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 		return nil, Report{}, err
 	}
 	report := Report{Trace: &read}
-	read.Spread = t.Spread
+	read.Spread, read.RateScale = t.Spread, t.RateScale
 	mend := mender{report: &read, rows: rows}
 	reqs := make([]Request, 0, len(rows))
 	for i := range rows {

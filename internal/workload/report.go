@@ -1,6 +1,10 @@
 package workload
 
-import "time"
+import (
+	"fmt"
+	"strings"
+	"time"
+)
 
 // Report says what was generated or read, and what had to be mended on the way.
 // It is meant to be shown: a replay that cut, dropped or padded something must
@@ -37,6 +41,8 @@ type TraceReport struct {
 	Lines   int `json:"lines"`
 	Rows    int `json:"rows"`
 	Outside int `json:"outside_window"`
+	// RateScale divided the gaps: 2 replays twice as fast.
+	RateScale float64 `json:"rate_scale"`
 	// SpreadNS is the width of the seeded jitter, 0 when arrival times are the file's.
 	Spread time.Duration `json:"spread_ns"`
 
@@ -66,4 +72,51 @@ type TraceReport struct {
 	// PrefixConflicts are rows with an id that followed another block in an
 	// earlier row, so that equal ids do not mean equal prefixes. They are kept as they are.
 	PrefixConflicts int `json:"rows_with_prefix_conflicts"`
+}
+
+// Remarks say in words what a reader of results must know of a replayed trace: whether its
+// instants were kept, and what in it was odd and how it was treated. A synthetic
+// workload has none.
+func (r *Report) Remarks() []string {
+	t := r.Trace
+	if t == nil {
+		return nil
+	}
+	arrivals := "arrivals as stamped"
+	if t.Spread > 0 {
+		arrivals = fmt.Sprintf("arrivals moved on by a seeded draw below %v", t.Spread)
+	}
+	if t.RateScale != 1 {
+		arrivals += fmt.Sprintf(", replayed %g times as fast", t.RateScale)
+	}
+	notes := []string{fmt.Sprintf("trace %s: %d requests at %d instants, %s", t.File, r.Requests, r.DistinctInstants, arrivals)}
+	if odd := t.oddities(); len(odd) > 0 {
+		notes = append(notes, fmt.Sprintf("trace %s, oddities: %s", t.File, strings.Join(odd, "; ")))
+	}
+	return notes
+}
+
+func (t *TraceReport) oddities() []string {
+	var list []string
+	if t.BadLines > 0 {
+		list = append(list, fmt.Sprintf("skipped %d bad lines, first: %s", t.BadLines, t.BadExamples[0]))
+	}
+	for _, o := range []struct {
+		n    int
+		what string
+	}{
+		{t.UnknownFields, "rows with fields that the format does not have, ignored"},
+		{t.EmptyPrompts, "rows with an empty prompt, dropped"},
+		{t.ZeroOutputs, "rows with an empty answer, raised to one token"},
+		{t.WithoutIDs, "rows without hash_ids, which share nothing"},
+		{t.SurplusIDs, "rows with more hash_ids than blocks, cut"},
+		{t.MissingIDs, "rows with fewer hash_ids than blocks, filled up"},
+		{t.RepeatedIDs, "rows with a hash id twice, its later blocks taken as new"},
+		{t.PrefixConflicts, "rows with a hash id that followed another before, kept"},
+	} {
+		if o.n > 0 {
+			list = append(list, fmt.Sprintf("%d %s", o.n, o.what))
+		}
+	}
+	return list
 }

@@ -152,6 +152,39 @@ func TestBrokenTraceLinesAreRefusedOrCounted(t *testing.T) {
 	o := mustRun(t, "up", yaml, "--skip-bad-lines", "--out", out)
 	assert.Contains(t, o.stderr, "skipped 2 bad lines, first: "+jsonl+":2: not JSON")
 	assert.Len(t, records(t, out), 3)
+	assert.Contains(t, strings.Join(summary(t, out).Fidelity.Notes, "\n"), "skipped 2 bad lines", "the run folder says so too")
+}
+
+// TestOnlyMissingBlocksTravel sends prompts of the same blocks to the one decode instance.
+func TestOnlyMissingBlocksTravel(t *testing.T) {
+	absent(t, "bad-blocks")
+	blocks := func(from, n int) (ids []int) {
+		for i := range n {
+			ids = append(ids, from+i)
+		}
+		return ids
+	}
+	const block = 512
+	half := append(blocks(100, 10), blocks(200, 10)...)
+	yaml, _ := traceScenario(t, "bad-blocks",
+		traceLine(0, 20*block, blocks(100, 20)...)+traceLine(3000, 20*block, blocks(100, 20)...)+traceLine(4500, 20*block, half...)+
+			traceLine(6500, 20*block-100, blocks(100, 20)...))
+	out := filepath.Join(t.TempDir(), "run")
+	mustRun(t, "up", yaml, "--out", out, "--set", "placement={prefill: [0], decode: [2]}", "--set", "transfer.streams=1", "--set", "oracle.refresh=100ms")
+	rows := records(t, out)
+	require.Len(t, rows, 4)
+	var sum int64
+	for i, missing := range []int64{20 * block, 0, 10 * block, 0} {
+		r := rows[i]
+		require.NoError(t, r.Check())
+		assert.Equal(t, missing*327680, r.PayloadBytes, "request %d", i)
+		assert.Equal(t, int64(r.PromptTokens)-missing, int64(r.HitTokens), "request %d", i)
+		assert.Equal(t, r.PayloadBytesEmulated, r.MovedBytesEmulated, "request %d", i)
+		sum += r.MovedBytesEmulated
+	}
+	assert.Equal(t, sum, summary(t, out).Worlds["packet"]["rr"].BytesMoved)
+	assert.InEpsilon(t, float64(sum)*frameShare, float64(links(t, out)["p0>tor0-0"]), 0.05, "on the wire, with what was sent twice")
+	assert.InEpsilon(t, float64(sum)*frameShare, float64(links(t, out)["tor1-0>d0"]), 0.005, "at the receiver")
 }
 
 func TestImpossibleTraces(t *testing.T) {
