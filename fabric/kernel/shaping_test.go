@@ -1,4 +1,4 @@
-//go:build linux
+//go:build linux && !race
 
 package kernel_test
 
@@ -48,7 +48,7 @@ type measurement struct {
 	rate   fabric.BitsPerSecond
 	conn   connection
 	sizes  []int
-	ratios map[int][]float64 // by size: completion times relative to ideal, sorted
+	rounds map[int][][]float64 // by size and round: completion times relative to ideal, sorted
 	err    error
 }
 
@@ -60,7 +60,7 @@ func mustPrepare(t *testing.T, tier int, rate fabric.BitsPerSecond, sizes []int)
 	src, dst := plan.Prefill[0], plan.Decode[tier-1]
 	require.Equal(t, tier, plan.Tier(src, dst))
 	return &measurement{
-		tier: tier, rate: rate, sizes: sizes, ratios: map[int][]float64{},
+		tier: tier, rate: rate, sizes: sizes, rounds: map[int][][]float64{},
 		conn: mustConnect(t, f, src, dst, mustListen(t, f, dst), 40_000),
 	}
 }
@@ -68,39 +68,59 @@ func mustPrepare(t *testing.T, tier int, rate fabric.BitsPerSecond, sizes []int)
 // tolerance is how far a completion time may be from ideal.
 const tolerance = 0.02
 
-// run measures each size on the warm connection: seven times where that takes
-// little, else until one try is within tolerance, three times at most. A busy
-// neighbour of this test can only lengthen a transfer, while a shaper at fault
-// spoils them all; so the second shortest is what the shaper does.
+// median of a sorted round.
+func median(round []float64) float64 { return round[len(round)/2] }
+
+// run measures each size on the warm connection in rounds: seven transfers where
+// that takes little, else one. What counts is a round's median. A neighbour on
+// the CPU can spoil a round, so there are up to three, and the last one is
+// judged; a shaper at fault spoils them all.
 func (m *measurement) run() {
 	for _, size := range m.sizes {
-		short := ideal(size, m.rate) < 500*time.Millisecond
-		for try := range 7 {
-			start := time.Now()
-			last, err := m.conn.transfer(size)
+		for range 3 {
+			round, err := m.round(size)
 			if err != nil {
 				m.err = fmt.Errorf("%d bytes: %w", size, err)
 				return
 			}
-			ratio := float64(last.Sub(start)) / float64(ideal(size, m.rate))
-			m.ratios[size] = append(m.ratios[size], ratio)
-			if !short && (try == 2 || math.Abs(ratio-1) <= tolerance) {
+			m.rounds[size] = append(m.rounds[size], round)
+			if math.Abs(median(round)-1) <= tolerance {
 				break
 			}
 		}
-		slices.Sort(m.ratios[size])
 	}
+}
+
+func (m *measurement) round(size int) ([]float64, error) {
+	tries := 7
+	if ideal(size, m.rate) >= 500*time.Millisecond {
+		tries = 1
+	}
+	var ratios []float64
+	for range tries {
+		start := time.Now()
+		last, err := m.conn.transfer(size)
+		if err != nil {
+			return nil, err
+		}
+		ratios = append(ratios, float64(last.Sub(start))/float64(ideal(size, m.rate)))
+	}
+	slices.Sort(ratios)
+	return ratios, nil
 }
 
 func (m *measurement) check(t *testing.T) {
 	t.Helper()
 	require.NoErrorf(t, m.err, "tier %d at %d bit/s", m.tier, m.rate)
 	for _, size := range m.sizes {
-		want, ratios := ideal(size, m.rate), m.ratios[size]
-		t.Logf("tier %d, %d Mbit/s, %d MB: %.4f of ideal %v", m.tier, m.rate/1e6, size/1e6, ratios, want.Round(time.Microsecond))
-		if want >= 20*time.Millisecond {
-			assert.InDelta(t, 1, ratios[len(ratios)/4], tolerance, "tier %d, %d bit/s, %d bytes", m.tier, m.rate, size)
-			assert.GreaterOrEqual(t, ratios[0], 1-tolerance, "no transfer beats its rate by more than a burst")
+		want, rounds := ideal(size, m.rate), m.rounds[size]
+		t.Logf("tier %d, %d Mbit/s, %d MB: %.4f of ideal %v", m.tier, m.rate/1e6, size/1e6, rounds, want.Round(time.Microsecond))
+		if want < 20*time.Millisecond {
+			continue
+		}
+		assert.InDelta(t, 1, median(rounds[len(rounds)-1]), tolerance, "tier %d, %d bit/s, %d bytes", m.tier, m.rate, size)
+		for _, round := range rounds {
+			assert.GreaterOrEqual(t, round[0], 1-tolerance, "no transfer beats its rate by more than a burst")
 		}
 	}
 }
