@@ -118,9 +118,9 @@ func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
 		return nil, err
 	}
 	f := &faults{file: filename}
-	names := s.InstanceNames()
+	ends := s.endpoints()
 	for i, flow := range flows {
-		for _, problem := range flow.problems(s, names) {
+		for _, problem := range ends.problems(flow) {
 			f.addAt(lines[i], problem.key, "%s", problem.msg)
 		}
 	}

@@ -3,7 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"regexp"
-	"slices"
+	"strings"
 )
 
 // switchName is what a flow may name in via: tor, agg or core, with group and number.
@@ -71,10 +71,10 @@ func (s *Scenario) checkFlows(f *faults) {
 	if s.Workload.Flows == nil {
 		return
 	}
-	names := s.InstanceNames()
+	ends := s.endpoints()
 	for i, flow := range s.Workload.Flows.List {
 		path := indexPath("workload.flows.list", i)
-		for _, problem := range flow.problems(s, names) {
+		for _, problem := range ends.problems(flow) {
 			f.addf(path+"."+problem.key, "%s", problem.msg)
 		}
 	}
@@ -82,27 +82,56 @@ func (s *Scenario) checkFlows(f *faults) {
 
 type flowProblem struct{ key, msg string }
 
-// problems says what a flow breaks on the scenario's cluster, whose instances have these names.
-func (fl Flow) problems(s *Scenario, names []string) []flowProblem {
+// endpoints are the instances that flows may name.
+type endpoints struct {
+	*Scenario
+	index map[string]int // a file can hold a million flows
+	have  string
+}
+
+func (s *Scenario) endpoints() endpoints {
+	names := s.InstanceNames()
+	e := endpoints{Scenario: s, index: make(map[string]int, len(names)), have: ranges(names)}
+	for i, name := range names {
+		e.index[name] = i
+	}
+	return e
+}
+
+func (e endpoints) unknown(name string) string {
+	return fmt.Sprintf("unknown instance %q; this cluster has %s", clip(name), e.have)
+}
+
+// find is the index of an instance, -1 for an unknown name.
+func (e endpoints) find(name string) int {
+	if i, ok := e.index[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// problems says what of a flow this cluster does not have.
+func (e endpoints) problems(fl Flow) []flowProblem {
 	var list []flowProblem
-	for _, end := range []struct{ key, name string }{{"from", fl.From}, {"to", fl.To}} {
-		if !slices.Contains(names, end.name) {
-			list = append(list, flowProblem{end.key, unknownInstance(end.name, names)})
-		}
+	from, to := e.find(fl.From), e.find(fl.To)
+	if from < 0 {
+		list = append(list, flowProblem{"from", e.unknown(fl.From)})
 	}
-	if fl.From == fl.To && len(list) == 0 {
-		list = append(list, flowProblem{"to", fmt.Sprintf("is %s like from; a transfer needs two instances", fl.To)})
+	if to < 0 {
+		list = append(list, flowProblem{"to", e.unknown(fl.To)})
 	}
-	if msg := s.viaProblem(slices.Index(names, fl.From), slices.Index(names, fl.To), fl.Via); msg != "" {
+	if from >= 0 && from == to {
+		return []flowProblem{{"to", fmt.Sprintf("is %s like from; a transfer needs two instances", fl.To)}}
+	}
+	if msg := e.viaProblem(from, to, fl.Via); msg != "" {
 		list = append(list, flowProblem{"via", msg})
 	}
 	return list
 }
 
-// unknownInstance lists the instances there are, role by role.
-func unknownInstance(name string, names []string) string {
-	msg := fmt.Sprintf("unknown instance %q; this cluster has", clip(name))
-	sep := " "
+// ranges lists the instances of a cluster, role by role: "p0..p7 (prefill), d0..d7 (decode)".
+func ranges(names []string) string {
+	var list []string
 	for _, role := range []string{RolePrefill, RoleDecode, RoleIdle} {
 		last := -1
 		for _, n := range names {
@@ -111,9 +140,8 @@ func unknownInstance(name string, names []string) string {
 			}
 		}
 		if last >= 0 {
-			msg += fmt.Sprintf("%s%s0..%s%d (%s)", sep, role[:1], role[:1], last, role)
-			sep = ", "
+			list = append(list, fmt.Sprintf("%s0..%s%d (%s)", role[:1], role[:1], last, role))
 		}
 	}
-	return msg
+	return strings.Join(list, ", ")
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestRunFolderIsTriedAndLeftAsItWas(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, out := range []string{dir, filepath.Join(dir, "new"), filepath.Join(dir, "a", "b", "c")} {
+		got, err := new(app).runFolder(out, "lab")
+		require.NoError(t, err)
+		assert.Equal(t, out, got)
+		entries, err := os.ReadDir(dir)
+		require.NoError(t, err)
+		assert.Empty(t, entries, "nothing is made yet")
+	}
+}
+
+func TestRunFolderIsNamedAfterTheLab(t *testing.T) {
+	t.Chdir(t.TempDir())
+	got, err := new(app).runFolder("", "lab")
+	require.NoError(t, err)
+	assert.Regexp(t, `^netkvlab-runs/lab-\d{8}-\d{6}$`, got)
+}
+
+func TestRunFolderThatCannotBe(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "thesis.txt")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	for _, tt := range []struct {
+		name, out, want string
+		code            int
+	}{
+		{"a folder with something in it", dir, dir + " is not empty (holds thesis.txt): name another folder or remove it", exitUsage},
+		{"a file", file, "thesis.txt is no folder: name another", exitUsage},
+		{"below a file", filepath.Join(file, "a", "b"), "thesis.txt is no folder, so that none can be made in it", exitUsage},
+		{"where nobody writes", "/proc/netkvlab/run", "--out: cannot write in /proc: name another folder", exitFailed},
+		{"too long a name", filepath.Join(dir, strings.Repeat("x", 300)), "file name too long", exitFailed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := new(app).runFolder(tt.out, "lab")
+			require.ErrorContains(t, err, tt.want)
+			assert.Equal(t, tt.code, exitCode(err))
+		})
+	}
+}
