@@ -19,8 +19,12 @@ const (
 	dataPort = 7000
 	// firstSourcePort starts the source ports that transfers are sent from.
 	firstSourcePort = 10000
-	// portsPerPath bounds how many connections a pair may have on one path at once.
+	// portsPerPath bounds how many connections a pair may have on one path at once, and
+	// portLookups how many ports are looked up for the whole lab: at some 12 us
+	// each, a lab with many pairs gets fewer a path, but enough for two transfers
+	// whose streams all draw the same path.
 	portsPerPath = 64
+	portLookups  = 200_000
 	// warmPerPath is how many of them are opened before the clock starts.
 	warmPerPath = 2
 	// warmAtMost bounds the warm connections of a whole lab; beyond it they open when needed.
@@ -161,7 +165,7 @@ func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
 	peer := &control.Peer{Node: to.Name, DataPort: dataPort}
 	for nic, addr := range to.Addrs {
 		peer.Addresses = append(peer.Addresses, addr.String())
-		table, err := l.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, portsPerPath, firstSourcePort)
+		table, err := l.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, l.portsWanted(), firstSourcePort)
 		if err != nil {
 			return nil, fmt.Errorf("source ports from %s to %s: %w", from.Name, to.Name, err)
 		}
@@ -176,6 +180,16 @@ func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
 		peer.Nics = append(peer.Nics, paths)
 	}
 	return peer, nil
+}
+
+// portsWanted is how many source ports each path of each pair gets.
+func (l *Lab) portsWanted() int {
+	pairs := len(l.flowPairs)
+	if l.Scenario.Workload.Kind != scenarios.WorkloadFlows {
+		pairs = len(l.Plan.Prefill) * len(l.Plan.Decode)
+	}
+	paths := pairs * l.Plan.PathCount(3) * l.Scenario.Topology.NICsPerInstance
+	return max(2*l.Scenario.Transfer.Streams, min(portsPerPath, portLookups/max(1, paths)))
 }
 
 func engineConfig(s *scenarios.Scenario) *control.EngineConfig {
