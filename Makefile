@@ -64,7 +64,7 @@ lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, shellcheck
 	@unformatted=$$($(GOFMT) -l .); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	$(GOLANGCI) run ./...
+	GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run ./...  # its cache mixes up clones
 	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 $(GOLANGCI):

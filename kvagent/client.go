@@ -37,7 +37,7 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUnaryInterceptor(causes),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("agent at %s: %w", socket, err)
@@ -53,6 +53,16 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 		return nil, errors.Join(fmt.Errorf("agent at %s: hello: %w", socket, err), conn.Close())
 	}
 	return c, nil
+}
+
+// causes gives the end of the caller's context as itself, so that errors.Is finds it:
+// gRPC answers with a status of its own.
+func causes(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, reply, conn, opts...)
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // within adds a deadline to a context that has none.

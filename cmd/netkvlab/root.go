@@ -29,6 +29,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		printError(stderr, err)
 	}
+	if err != nil && ctx.Err() != nil {
+		return exitInterrupted // it outranks the errors it caused
+	}
 	return exitCode(err)
 }
 

@@ -44,7 +44,7 @@ func TestNetworkAwarePolicyShiftsTiersOnThePapersCluster(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "run")
 	// The scenario as it is takes nine minutes; fewer requests and shorter answers take five.
 	mustRun(t, "up", "paper-64gpu", "--out", out, "--policies", "rr,cla,netkv-full", "--seeds", "1,2,3",
-		"--set", "workload.synthetic.requests=120", "--set", "workload.synthetic.output.max=64")
+		"--set", "workload.synthetic.requests=120", "--set", "workload.synthetic.output.mean=40", "--set", "workload.synthetic.output.max=64")
 	g := summary(t, out).Worlds[results.WorldPacket]
 	rr, cla, full := g["rr"], g["cla"], g["netkv-full"]
 	for label, x := range g {

@@ -153,7 +153,7 @@ func TestDamagedLabIsNamedAndRemovable(t *testing.T) {
 	clean(t)
 	s := scenario(t, "e2e-hurt")
 	mustRun(t, "up", "-d", s)
-	sh(t, "ip netns del e2e-hurt.core0-0; ip -n e2e-hurt.tor0-0 link del up0; pkill -9 -f 'kvagent.*--node p0' || true")
+	sh(t, "ip netns del e2e-hurt.core0-0; ip -n e2e-hurt.tor0-0 link del up0; pkill -9 -f '[k]vagent.*--node p0' || true")
 	waitFor(t, 5*time.Second, "the agent's end", func() bool {
 		return strings.Contains(netkvlab(t, "ps").stdout, "agent p0 is dead")
 	})
@@ -232,7 +232,7 @@ func TestTwoLabsLiveSideBySide(t *testing.T) {
 func TestExecPassesInputOutputAndExitCode(t *testing.T) {
 	clean(t)
 	mustRun(t, "up", "-d", scenario(t, "e2e-exec"))
-	o := netkvlab(t, "exec", "e2e-exec", "tor0-0", "--", "sh", "-c", "ip -o link | grep -c up; exit 7")
+	o := netkvlab(t, "exec", "e2e-exec", "tor0-0", "--", "sh", "-c", "ip -o link | grep -c ': up'; exit 7")
 	assert.Equal(t, 7, o.code)
 	assert.Equal(t, "2", strings.TrimSpace(o.stdout))
 	o = netkvlab(t, "exec", "e2e-exec", "nobody", "--", "true")
@@ -249,7 +249,7 @@ func TestAgentThatDiesMidRunIsReported(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	waitFor(t, 20*time.Second, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 	time.Sleep(2 * time.Second) // in the middle of the trial
-	sh(t, "pkill -9 -f 'kvagent.*--node d0'")
+	sh(t, "pkill -9 -f '[k]vagent.*--node d0'")
 	_ = cmd.Wait()
 	assert.Equal(t, 1, cmd.ProcessState.ExitCode(), errs)
 	assert.Contains(t, errs.String(), "d0")

@@ -41,7 +41,7 @@ func TestNoThreadIsLeftInALab(t *testing.T) {
 // agentsAtHome checks that every agent's threads are in its own node's namespace.
 func agentsAtHome(t *testing.T, lab string) {
 	t.Helper()
-	for _, pid := range strings.Fields(sh(t, "pgrep -f 'kvagent.*/"+lab+"/'")) {
+	for _, pid := range strings.Fields(sh(t, "pgrep -f '[k]vagent.*/"+lab+"/'")) {
 		env, err := os.ReadFile("/proc/" + pid + "/environ")
 		require.NoError(t, err)
 		node := ""
