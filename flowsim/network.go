@@ -1,0 +1,327 @@
+package flowsim
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// LinkIndex names a directed link: its place in New's capacities.
+type LinkIndex int
+
+// FullSegmentFraming is the framing factor of a TCP stream of full segments
+// with time stamps on a 1500-byte MTU: a frame of 1514 bytes carries 1448.
+const FullSegmentFraming = 1514.0 / 1448
+
+// slack is how far in seconds a call may be behind the clock: what rounding an
+// Instant to a time.Duration can lose.
+const slack = 1e-9
+
+var (
+	// ErrUnknownFlow: there is no such flow, or it has ended.
+	ErrUnknownFlow = errors.New("no such flow")
+	// ErrPast: a call at an instant that the clock has passed by more than a nanosecond.
+	ErrPast = errors.New("that instant has passed")
+)
+
+// Options vary the model. The zero value is the plain fluid.
+type Options struct {
+	// Framing is how many bytes cross a link for one byte of payload, at least
+	// 1, for instance FullSegmentFraming; 0 means 1.
+	Framing float64
+}
+
+// Flow is what Start starts.
+type Flow struct {
+	// ID names the flow; it must not be in use by a flow that has not ended.
+	ID uint64
+	// Path are the links it crosses; their order means nothing. A link named
+	// twice is crossed twice. A flow without links is as fast as MaxRate
+	// lets it. Start copies Path and Weights.
+	Path []LinkIndex
+	// Weights are the shares of the flow's rate that its links carry, one for each
+	// link in Path, positive; nil means 1 each. A flow spread evenly over two uplinks
+	// has a half on each. What is shared fairly is the flow's whole rate.
+	Weights []float64
+	// Bytes of payload, at least 0. A flow of 0 bytes completes when its delay is over.
+	Bytes float64
+	// MaxRate bounds the rate in bytes of payload a second; 0 means no bound.
+	MaxRate float64
+	// Delay is the time before the first byte moves: latency and set-up. Until
+	// then the flow takes nothing of any link.
+	Delay time.Duration
+}
+
+// Completion tells the end of a flow.
+type Completion struct {
+	ID uint64
+	// At is when the last byte arrived, Started when Start was called.
+	At, Started Instant
+	// Bytes is what Start was given.
+	Bytes float64
+}
+
+// Network is a set of links and the flows on them, at an instant of a virtual
+// clock. Make one with New.
+type Network struct {
+	framing float64
+	clock   Instant
+	links   []link
+	flows   []flow    // by slot
+	bound   []float64 // by slot: what the water-filling lets a flow have at most; its rate when solved
+	free    []int32   // slots without a flow
+	slots   map[uint64]int32
+
+	due  queue // the next event of every flow: its first byte, or its last
+	done []Completion
+	told bool // done was returned: it is overwritten by the next completion
+
+	filling
+}
+
+// link is a directed link.
+type link struct {
+	capacity float64 // bytes of payload a second
+	shares   []share // the flows on it, in the order of their IDs
+	stale    bool    // its key in filling.levels is only a lower bound
+	released bool    // the flows it held back were released since the last solve
+}
+
+// share is a flow on a link.
+type share struct {
+	slot   int32
+	weight float64
+}
+
+// flow is a flow that has started and not ended.
+type flow struct {
+	id         uint64
+	phase      phase
+	fate       fate
+	noted      bool // in filling.noted
+	bottleneck int32
+	links      []int32   // each once
+	weights    []float64 // the weight on each
+	bytes      float64
+	left       float64 // at the instant since
+	rate       float64
+	maxRate    float64
+	since      Instant
+	started    Instant
+}
+
+type phase uint8
+
+const (
+	absent  phase = iota // the slot is free
+	waiting              // for its delay to pass
+	active               // on its links
+)
+
+// New makes a network of links with these capacities in bytes of frames a second
+// (payload if Options.Framing is not set). A capacity may be 0, which stops its
+// flows, and +Inf. It fails on negative ones, NaN, and a framing below 1.
+func New(capacities []float64, o Options) (*Network, error) {
+	if o.Framing == 0 {
+		o.Framing = 1
+	}
+	if !(o.Framing >= 1) || math.IsInf(o.Framing, 1) {
+		return nil, fmt.Errorf("framing %v: want a number of at least 1, frame bytes for each payload byte", o.Framing)
+	}
+	n := &Network{framing: o.Framing, links: make([]link, len(capacities)), slots: map[uint64]int32{}}
+	for i, c := range capacities {
+		if !(c >= 0) {
+			return nil, fmt.Errorf("capacity of link %d is %v: want bytes a second, at least 0", i, c)
+		}
+		n.links[i].capacity = c / o.Framing
+	}
+	n.levels.room(len(capacities))
+	return n, nil
+}
+
+// Start starts a flow. What is due before now happens first; its completions
+// wait for Advance. It fails, and starts nothing, on an ID in use, a link that
+// does not exist, numbers out of range, and with ErrPast.
+func (n *Network) Start(now Instant, f Flow) error {
+	if err := n.check(&f); err != nil {
+		return fmt.Errorf("start flow %d: %w", f.ID, err)
+	}
+	if err := n.moveTo(now); err != nil {
+		return fmt.Errorf("start flow %d: %w", f.ID, err)
+	}
+	if _, used := n.slots[f.ID]; used {
+		return fmt.Errorf("start flow %d: a flow of this ID has not ended", f.ID)
+	}
+	n.admit(&f)
+	return nil
+}
+
+func (n *Network) check(f *Flow) error {
+	switch {
+	case !(f.Bytes >= 0) || math.IsInf(f.Bytes, 1):
+		return fmt.Errorf("%v bytes: want a finite number of at least 0", f.Bytes)
+	case !(f.MaxRate >= 0):
+		return fmt.Errorf("maximal rate %v: want bytes a second, or 0 for no bound", f.MaxRate)
+	case f.Delay < 0:
+		return fmt.Errorf("delay %v: want at least 0", f.Delay)
+	case f.Weights != nil && len(f.Weights) != len(f.Path):
+		return fmt.Errorf("%d weights for a path of %d links: want one each, or none", len(f.Weights), len(f.Path))
+	}
+	for _, l := range f.Path {
+		if l < 0 || int(l) >= len(n.links) {
+			return fmt.Errorf("path names link %d: there are 0 to %d", l, len(n.links)-1)
+		}
+	}
+	for i, w := range f.Weights {
+		if !(w > 0) || math.IsInf(w, 1) {
+			return fmt.Errorf("weight %v on link %d: want a finite number above 0", w, f.Path[i])
+		}
+	}
+	return nil
+}
+
+// admit gives a checked flow a slot.
+func (n *Network) admit(f *Flow) {
+	slot := n.slot()
+	n.slots[f.ID] = slot
+	x := &n.flows[slot]
+	x.id, x.phase, x.bottleneck = f.ID, waiting, -1
+	x.bytes, x.left, x.rate, x.maxRate = f.Bytes, f.Bytes, 0, f.MaxRate
+	if f.MaxRate == 0 {
+		x.maxRate = math.Inf(1)
+	}
+	x.since, x.started = n.clock, n.clock
+	x.links, x.weights = x.links[:0], x.weights[:0]
+	for i, l := range f.Path {
+		w := 1.0
+		if f.Weights != nil {
+			w = f.Weights[i]
+		}
+		x.cross(int32(l), w)
+	}
+	if f.Delay > 0 {
+		first := At(f.Delay)
+		n.due.set(entry{at: n.clock.Add(first.hi).Add(first.lo), tie: f.ID, ref: slot})
+		return
+	}
+	n.activate(slot)
+}
+
+// cross adds a link to the flow's path. Paths are short, so a scan finds a link named twice.
+func (x *flow) cross(l int32, weight float64) {
+	for i, known := range x.links {
+		if known == l {
+			x.weights[i] += weight
+			return
+		}
+	}
+	x.links, x.weights = append(x.links, l), append(x.weights, weight)
+}
+
+// slot finds a free slot or makes one.
+func (n *Network) slot() int32 {
+	if last := len(n.free) - 1; last >= 0 {
+		s := n.free[last]
+		n.free = n.free[:last]
+		return s
+	}
+	n.flows = append(n.flows, flow{})
+	n.bound = append(n.bound, 0)
+	n.due.room(len(n.flows))
+	return int32(len(n.flows) - 1)
+}
+
+// Cancel ends a flow without a completion and returns the bytes of payload that
+// it moved. What is due by now happens first, so that it fails with
+// ErrUnknownFlow if the flow completes by now; it also fails with ErrPast.
+func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
+	if err := n.moveTo(now); err != nil {
+		return 0, fmt.Errorf("cancel flow %d: %w", id, err)
+	}
+	slot, ok := n.slots[id]
+	if !ok {
+		return 0, fmt.Errorf("cancel flow %d: %w", id, ErrUnknownFlow)
+	}
+	moved = n.flows[slot].movedAt(n.clock)
+	n.end(slot)
+	return moved, nil
+}
+
+// SetCapacity changes a link's capacity in bytes of frames a second, as New
+// takes it. What is due by now happens first. It fails on a link that does
+// not exist, on a negative or NaN capacity, and with ErrPast.
+func (n *Network) SetCapacity(now Instant, l LinkIndex, capacity float64) error {
+	if l < 0 || int(l) >= len(n.links) {
+		return fmt.Errorf("set capacity of link %d: there are 0 to %d", l, len(n.links)-1)
+	}
+	if !(capacity >= 0) {
+		return fmt.Errorf("set capacity of link %d to %v: want bytes a second, at least 0", l, capacity)
+	}
+	if err := n.moveTo(now); err != nil {
+		return fmt.Errorf("set capacity of link %d: %w", l, err)
+	}
+	k := &n.links[l]
+	was := k.capacity
+	k.capacity = capacity / n.framing
+	if k.capacity > was {
+		n.release(int32(l))
+	}
+	if k.capacity != was {
+		n.touch(int32(l))
+	}
+	return nil
+}
+
+// Links is the number of links.
+func (n *Network) Links() int { return len(n.links) }
+
+// Flows is the number of flows that have started and not ended at the clock's instant.
+func (n *Network) Flows() int { return len(n.slots) }
+
+// Clock is the instant of the last call that was given one.
+func (n *Network) Clock() Instant { return n.clock }
+
+// Rate is a flow's rate in bytes of payload a second at the clock's instant; 0
+// during its delay. It is false for a flow that is unknown or has ended.
+func (n *Network) Rate(id uint64) (float64, bool) {
+	slot, ok := n.slots[id]
+	if !ok {
+		return 0, false
+	}
+	n.solve()
+	return n.flows[slot].rate, true
+}
+
+// Moved is the payload that a flow has moved by an instant between the clock's
+// and that of Next. It is false for a flow that is unknown or has ended.
+func (n *Network) Moved(id uint64, at Instant) (float64, bool) {
+	slot, ok := n.slots[id]
+	if !ok {
+		return 0, false
+	}
+	n.solve()
+	return n.flows[slot].movedAt(at), true
+}
+
+// LinkLoad is what a link carries at the clock's instant in bytes of frames a
+// second, to be compared with its capacity; 0 for a link that does not exist.
+func (n *Network) LinkLoad(l LinkIndex) float64 {
+	if l < 0 || int(l) >= len(n.links) {
+		return 0
+	}
+	n.solve()
+	load := 0.0
+	for _, s := range n.links[l].shares {
+		load += float64(s.weight * n.flows[s.slot].rate)
+	}
+	return load * n.framing
+}
+
+// Capacity is a link's capacity in bytes of frames a second; 0 for a link that does not exist.
+func (n *Network) Capacity(l LinkIndex) float64 {
+	if l < 0 || int(l) >= len(n.links) {
+		return 0
+	}
+	return n.links[l].capacity * n.framing
+}

@@ -1,0 +1,213 @@
+package flowsim
+
+import "math"
+
+// Water-filling raises all rates together from 0; when a link is full, at that
+// link's level, the flows on it stop there and the rest rise on. An event needs
+// no new filling from 0. Filling in the order of levels, it takes its old course
+// except where a link's level may differ from before:
+//
+//   - on the links of a flow that started: they fill earlier;
+//   - on the links of a flow that ended, whose rate fell, or whose capacity grew: the
+//     flows that such a link held back are released, they may rise until some
+//     link stops them, and so their links may fill earlier or later;
+//   - on links whose capacity shrank.
+//
+// Only these links are touched: their levels are computed, from the lowest up,
+// taking every flow that was not released as going no higher than its old
+// rate. A flow that stops below its old rate releases those that its other links held back.
+// They are all at higher levels, since the link was full and they were the fastest on it;
+// so by the time such a flow is found, nothing that it changes has been decided, and one pass is enough.
+
+// same is the relative difference up to which two rates are equal: rounding
+// leaves some 1e-15, and following it through the network would be work for nothing.
+// Rates are always computed from capacities, so the differences do not add up.
+const same = 1e-13
+
+// filling is the state of the water-filling.
+type filling struct {
+	levels   queue   // touched links by the level at which they fill, or a lower bound of it
+	level    float64 // the level that is decided; 0 between solves
+	noted    []int32 // slots of flows that were released or decided
+	released []int32 // links whose flows were released
+}
+
+// fate is what the water-filling knows of a flow.
+type fate uint8
+
+const (
+	kept    fate = iota // it stays at its rate unless a touched link stops it below
+	unbound             // its old rate does not count, only MaxRate
+	decided             // it has its new rate
+)
+
+// touch has a link's level computed in the next solve, or later in this one.
+func (n *Network) touch(l int32) {
+	n.links[l].stale = true
+	if !n.levels.has(l) || n.levels.entries[n.levels.where[l]-1].at.hi > n.level {
+		n.levels.set(entry{at: Instant{hi: n.level}, tie: uint64(l), ref: l})
+	}
+}
+
+// release lets the flows rise that this link held back.
+func (n *Network) release(l int32) {
+	k := &n.links[l]
+	if k.released {
+		return
+	}
+	k.released = true
+	n.released = append(n.released, l)
+	for _, s := range k.shares {
+		if x := &n.flows[s.slot]; x.bottleneck == l && x.fate == kept {
+			n.unbind(s.slot)
+		}
+	}
+}
+
+// unbind lets a flow rise up to its MaxRate.
+func (n *Network) unbind(slot int32) {
+	x := &n.flows[slot]
+	x.fate = unbound
+	n.bound[slot] = x.maxRate
+	n.note(slot)
+	for _, l := range x.links {
+		n.touch(l)
+	}
+}
+
+func (n *Network) note(slot int32) {
+	if x := &n.flows[slot]; !x.noted {
+		x.noted = true
+		n.noted = append(n.noted, slot)
+	}
+}
+
+// solve brings all rates up to date with what happened at the clock's instant.
+func (n *Network) solve() {
+	if len(n.levels.entries) == 0 && len(n.noted) == 0 && len(n.released) == 0 {
+		return
+	}
+	for len(n.levels.entries) > 0 {
+		top := n.levels.entries[0]
+		k := &n.links[top.ref]
+		if !k.stale {
+			n.levels.drop(top.ref)
+			n.level = top.at.hi
+			n.fix(top.ref)
+			continue
+		}
+		k.stale = false
+		if level := n.fills(k); math.IsInf(level, 1) {
+			n.levels.drop(top.ref)
+		} else {
+			// Rounding may put it a bit below what is decided already.
+			n.levels.set(entry{at: Instant{hi: max(level, n.level)}, tie: top.tie, ref: top.ref})
+		}
+	}
+	n.level = 0
+	n.settle()
+}
+
+// fills is the level at which a link is full, +Inf if it never is.
+func (n *Network) fills(k *link) float64 {
+	total := 0.0
+	for i := range k.shares {
+		s := &k.shares[i]
+		total += float64(s.weight * n.bound[s.slot])
+	}
+	if total <= k.capacity*(1+same) {
+		return math.Inf(1)
+	}
+	level, below := 0.0, -1
+	for {
+		rest, weight, count := k.capacity, 0.0, 0
+		for i := range k.shares {
+			s := &k.shares[i]
+			if b := n.bound[s.slot]; b < level {
+				rest -= float64(s.weight * b)
+				count++
+			} else {
+				weight += s.weight
+			}
+		}
+		if weight == 0 {
+			return math.Inf(1) // full by no more than rounding
+		}
+		if count <= below {
+			return level
+		}
+		level, below = max(0, rest)/weight, count
+	}
+}
+
+// fix stops the flows that reach a full link's level.
+func (n *Network) fix(l int32) {
+	k := &n.links[l]
+	for i := range k.shares {
+		slot := k.shares[i].slot
+		if n.bound[slot] < n.level || n.flows[slot].fate == decided {
+			continue
+		}
+		n.decide(slot, l)
+	}
+}
+
+// decide gives a flow the level of the link that stops it.
+func (n *Network) decide(slot, bottleneck int32) {
+	x := &n.flows[slot]
+	rate := n.level
+	if math.Abs(rate-x.rate) <= same*rate {
+		rate = x.rate
+	}
+	x.fate, x.bottleneck = decided, bottleneck
+	n.bound[slot] = rate
+	n.note(slot)
+	for _, l := range x.links {
+		n.links[l].stale = true
+	}
+	if rate < x.rate {
+		for _, l := range x.links {
+			n.release(l)
+		}
+	}
+}
+
+// settle puts the new rates in force and forgets the filling.
+func (n *Network) settle() {
+	for _, slot := range n.noted {
+		x := &n.flows[slot]
+		x.noted = false
+		if x.phase == active {
+			if x.fate == unbound {
+				x.bottleneck = -1 // nothing stops it but MaxRate
+			}
+			if n.bound[slot] != x.rate {
+				n.setRate(slot, n.bound[slot])
+			}
+		}
+		x.fate = kept
+	}
+	for _, l := range n.released {
+		n.links[l].released = false
+	}
+	n.noted, n.released = n.noted[:0], n.released[:0]
+}
+
+// setRate changes a flow's rate at the clock's instant and with it the instant of its end.
+func (n *Network) setRate(slot int32, rate float64) {
+	x := &n.flows[slot]
+	x.left = x.leftAt(n.clock)
+	x.since, x.rate = n.clock, rate
+	switch {
+	case x.left == 0 || math.IsInf(rate, 1):
+		n.due.set(entry{at: n.clock, tie: x.id, ref: slot})
+	case rate == 0:
+		n.due.drop(slot)
+	default:
+		if lasts := x.left / rate; math.IsInf(lasts, 1) {
+			n.due.drop(slot)
+		} else {
+			n.due.set(entry{at: n.clock.Add(lasts), tie: x.id, ref: slot})
+		}
+	}
+}
