@@ -132,10 +132,7 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 		return out, fmt.Errorf("remove lab %q: %w", name, err)
 	}
 	out.Nothing = !folder && out.Namespaces == 0 && out.Processes == 0 && len(gone.Files) == 0
-	if folder {
-		return out, opt.Store.removeDir(name)
-	}
-	return out, nil
+	return out, opt.Store.removeDir(name)
 }
 
 // ended is a process that removal stopped.
