@@ -19,9 +19,9 @@ const FullSegmentFraming = 1514.0 / 1448
 const slack = 1e-9
 
 var (
-	// ErrUnknownFlow: there is no such flow, or it has ended.
+	// ErrUnknownFlow says that there is no such flow, or that it has ended.
 	ErrUnknownFlow = errors.New("no such flow")
-	// ErrPast: a call at an instant that the clock has passed by more than a nanosecond.
+	// ErrPast says that the clock has passed a call's instant by more than a nanosecond.
 	ErrPast = errors.New("that instant has passed")
 )
 
@@ -84,6 +84,7 @@ type Network struct {
 type link struct {
 	capacity float64 // bytes of payload a second
 	shares   []share // the flows on it, in the order of their IDs
+	touched  bool    // in filling.touched
 	stale    bool    // its key in filling.levels is only a lower bound
 	released bool    // the flows it held back were released since the last solve
 }

@@ -10,9 +10,9 @@ import (
 type Units uint8
 
 const (
-	// Paper: the rates of the scenario, with bytes and times as the paper has them.
+	// Paper are the rates of the scenario, with bytes and times as the paper has them.
 	Paper Units = iota
-	// Emulated: the rates that this host shapes to, with scaled bytes and times.
+	// Emulated are the rates that this host shapes to, with scaled bytes and times.
 	Emulated
 )
 

@@ -26,7 +26,8 @@ const same = 1e-13
 
 // filling is the state of the water-filling.
 type filling struct {
-	levels   queue   // touched links by the level at which they fill, or a lower bound of it
+	touched  []int32 // links whose level is to be computed
+	levels   queue   // links by the level at which they fill; a lower bound of it for stale ones
 	level    float64 // the level that is decided; 0 between solves
 	noted    []int32 // slots of flows that were released or decided
 	released []int32 // links whose flows were released
@@ -41,11 +42,11 @@ const (
 	decided             // it has its new rate
 )
 
-// touch has a link's level computed in the next solve, or later in this one.
+// touch has a link's level computed before the next one is decided.
 func (n *Network) touch(l int32) {
-	n.links[l].stale = true
-	if !n.levels.has(l) || n.levels.entries[n.levels.where[l]-1].at.hi > n.level {
-		n.levels.set(entry{at: Instant{hi: n.level}, tie: uint64(l), ref: l})
+	if k := &n.links[l]; !k.touched {
+		k.touched = true
+		n.touched = append(n.touched, l)
 	}
 }
 
@@ -84,28 +85,42 @@ func (n *Network) note(slot int32) {
 
 // solve brings all rates up to date with what happened at the clock's instant.
 func (n *Network) solve() {
-	if len(n.levels.entries) == 0 && len(n.noted) == 0 && len(n.released) == 0 {
+	if len(n.touched) == 0 && len(n.noted) == 0 && len(n.released) == 0 {
 		return
 	}
-	for len(n.levels.entries) > 0 {
-		top := n.levels.entries[0]
-		k := &n.links[top.ref]
-		if !k.stale {
-			n.levels.drop(top.ref)
-			n.level = top.at.hi
-			n.fix(top.ref)
+	for {
+		for _, l := range n.touched {
+			n.links[l].touched = false
+			n.rank(l)
+		}
+		n.touched = n.touched[:0]
+		if len(n.levels.entries) == 0 {
+			break
+		}
+		lowest := n.levels.entries[0]
+		if n.links[lowest.ref].stale {
+			n.rank(lowest.ref)
 			continue
 		}
-		k.stale = false
-		if level := n.fills(k); math.IsInf(level, 1) {
-			n.levels.drop(top.ref)
-		} else {
-			// Rounding may put it a bit below what is decided already.
-			n.levels.set(entry{at: Instant{hi: max(level, n.level)}, tie: top.tie, ref: top.ref})
-		}
+		n.levels.drop(lowest.ref)
+		n.level = lowest.at.hi
+		n.fix(lowest.ref)
 	}
 	n.level = 0
 	n.settle()
+}
+
+// rank puts a link where its level belongs.
+func (n *Network) rank(l int32) {
+	k := &n.links[l]
+	k.stale = false
+	level := n.fills(k)
+	if math.IsInf(level, 1) {
+		n.levels.drop(l)
+		return
+	}
+	// Rounding may put it a bit below what is decided already.
+	n.levels.set(entry{at: Instant{hi: max(level, n.level)}, tie: uint64(l), ref: l})
 }
 
 // fills is the level at which a link is full, +Inf if it never is.
@@ -163,7 +178,7 @@ func (n *Network) decide(slot, bottleneck int32) {
 	n.bound[slot] = rate
 	n.note(slot)
 	for _, l := range x.links {
-		n.links[l].stale = true
+		n.links[l].stale = true // the flow takes less of it than was assumed
 	}
 	if rate < x.rate {
 		for _, l := range x.links {
