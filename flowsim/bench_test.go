@@ -81,14 +81,14 @@ func BenchmarkConcurrent(b *testing.B) {
 func BenchmarkSimGrid(b *testing.B) {
 	cxx, err := exec.LookPath("g++")
 	if err != nil {
-		b.Skip("SimGrid is not measured: needs g++ and libsimgrid-dev: ", err)
+		skipSimGrid(b, "needs g++ and SimGrid (Debian: g++, libsimgrid-dev): "+err.Error())
 	}
 	dir := b.TempDir()
 	harness := filepath.Join(dir, "maxmin")
 	source := filepath.Join("..", "bench", "simgrid", "maxmin.cpp")
 	if out, err := exec.CommandContext(b.Context(), cxx, "-std=c++17", "-O2", "-o", harness, source, "-lsimgrid").CombinedOutput(); err != nil {
 		if strings.Contains(string(out), "simgrid/s4u.hpp: No such file") {
-			b.Skip("SimGrid is not measured: its headers are not installed (Debian: libsimgrid-dev)")
+			skipSimGrid(b, "its headers are not installed (Debian: libsimgrid-dev)")
 		}
 		b.Fatalf("compile %s: %v\n%s", source, err, out)
 	}
@@ -115,6 +115,13 @@ func BenchmarkSimGrid(b *testing.B) {
 		}
 	}
 	b.ReportMetric(best, "s/run")
+}
+
+// skipSimGrid says why there is no figure, which a skipped benchmark does not do by itself.
+func skipSimGrid(b *testing.B, why string) {
+	b.Helper()
+	fmt.Fprintln(os.Stderr, b.Name()+": not measured:", why)
+	b.SkipNow()
 }
 
 // writeInstance writes flows in the format of bench/simgrid/README.md.

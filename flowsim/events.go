@@ -138,6 +138,7 @@ func (n *Network) join(k *link, s share) {
 // complete ends a flow that has moved all its bytes.
 func (n *Network) complete(slot int32) {
 	x := &n.flows[slot]
+	n.count(x, 0)
 	n.done = append(n.done, Completion{ID: x.id, At: n.clock, Started: x.started, Bytes: x.bytes})
 	n.end(slot)
 }
@@ -157,6 +158,16 @@ func (n *Network) end(slot int32) {
 	delete(n.slots, x.id)
 	x.phase = absent
 	n.free = append(n.free, slot)
+}
+
+// count books what a flow has moved until only left is left.
+func (n *Network) count(x *flow, left float64) {
+	if moved := x.left - left; moved > 0 {
+		for i, l := range x.links {
+			n.links[l].carried += float64(x.weights[i] * moved)
+		}
+	}
+	x.left = left
 }
 
 // movedAt is the payload moved by t if the rate stays.

@@ -30,8 +30,6 @@ func (q *queue) room(n int) {
 	}
 }
 
-func (q *queue) has(ref int32) bool { return q.where[ref] != 0 }
-
 // set adds the entry or moves the one of its ref.
 func (q *queue) set(e entry) {
 	i := int(q.where[e.ref]) - 1

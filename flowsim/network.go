@@ -83,6 +83,7 @@ type Network struct {
 // link is a directed link.
 type link struct {
 	capacity float64 // bytes of payload a second
+	carried  float64 // payload of the flows on it up to their instant since, and of those that ended
 	shares   []share // the flows on it, in the order of their IDs
 	touched  bool    // in filling.touched
 	stale    bool    // its key in filling.levels is only a lower bound
@@ -244,7 +245,9 @@ func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
 	if !ok {
 		return 0, fmt.Errorf("cancel flow %d: %w", id, ErrUnknownFlow)
 	}
-	moved = n.flows[slot].movedAt(n.clock)
+	x := &n.flows[slot]
+	n.count(x, x.leftAt(n.clock))
+	moved = x.bytes - x.left
 	n.end(slot)
 	return moved, nil
 }
@@ -317,6 +320,22 @@ func (n *Network) LinkLoad(l LinkIndex) float64 {
 		load += float64(s.weight * n.flows[s.slot].rate)
 	}
 	return load * n.framing
+}
+
+// Carried is how many bytes of frames a link has carried from the start to an
+// instant between the clock's and that of Next, as a switch's counter would
+// show them; 0 for a link that does not exist.
+func (n *Network) Carried(l LinkIndex, at Instant) float64 {
+	if l < 0 || int(l) >= len(n.links) {
+		return 0
+	}
+	n.solve()
+	total := n.links[l].carried
+	for _, s := range n.links[l].shares {
+		x := &n.flows[s.slot]
+		total += float64(s.weight * (x.left - x.leftAt(at)))
+	}
+	return total * n.framing
 }
 
 // Capacity is a link's capacity in bytes of frames a second; 0 for a link that does not exist.

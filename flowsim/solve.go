@@ -211,7 +211,7 @@ func (n *Network) settle() {
 // setRate changes a flow's rate at the clock's instant and with it the instant of its end.
 func (n *Network) setRate(slot int32, rate float64) {
 	x := &n.flows[slot]
-	x.left = x.leftAt(n.clock)
+	n.count(x, x.leftAt(n.clock))
 	x.since, x.rate = n.clock, rate
 	switch {
 	case x.left == 0 || math.IsInf(rate, 1):
