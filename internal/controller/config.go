@@ -85,16 +85,22 @@ func EmulatedBytes(paper int64, rateScale float64) int64 {
 	return int64(math.Ceil(float64(paper) / rateScale))
 }
 
-// splitStreams shares bytes over n connections as evenly as whole bytes allow.
-func splitStreams(dst []Stream, bytes int64, n int, slot func(stream int) (nic, path int)) []Stream {
-	each, more := bytes/int64(n), bytes%int64(n)
-	for s := range n {
-		b := each
-		if int64(s) < more {
-			b++
-		}
+// splitStreams shares a payload over n connections as evenly as whole bytes
+// allow, in emulated and in paper units.
+func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path int)) []Stream {
+	out := make([]Stream, n)
+	for s := range out {
 		nic, path := slot(s)
-		dst = append(dst, Stream{NIC: nic, Path: path, BytesEmulated: b})
+		out[s] = Stream{NIC: nic, Path: path, BytesEmulated: part(emulated, n, s), Bytes: part(paper, n, s)}
 	}
-	return dst
+	return out
+}
+
+// part is the i-th of n parts of a whole; the first ones take the remainder.
+func part(whole int64, n, i int) int64 {
+	p := whole / int64(n)
+	if int64(i) < whole%int64(n) {
+		p++
+	}
+	return p
 }

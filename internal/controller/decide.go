@@ -137,7 +137,7 @@ func (c *Serving) streams(f *flight) []Stream {
 		return nil
 	}
 	paths := uint64(max(1, c.cfg.Paths(f.prefill, f.decode)))
-	return splitStreams(nil, f.emulated, c.cfg.Streams, func(s int) (nic, path int) {
+	return splitStreams(f.emulated, f.payload, c.cfg.Streams, func(s int) (nic, path int) {
 		draw := f.req.PathDraws[s]
 		if c.cfg.Sticky {
 			draw = uint64(f.prefill*len(c.cfg.DecodeNames)+f.decode) + uint64(s)

@@ -64,8 +64,8 @@ type Action struct {
 // Stream is one TCP connection's share of a transfer.
 type Stream struct {
 	NIC, Path int // Path is the equal-cost path slot
-	// BytesEmulated is what crosses the emulated fabric.
-	BytesEmulated int64
+	// BytesEmulated is what crosses the emulated fabric, Bytes the same in paper units.
+	BytesEmulated, Bytes int64
 }
 
 // EventKind says what happened.

@@ -101,7 +101,7 @@ func (c *Flows) Wake(now time.Duration) []Action {
 		f := &c.flows[c.next]
 		c.next++
 		f.issued, f.ordered = true, now
-		streams := splitStreams(nil, f.emulated, len(f.spec.Slots), func(s int) (nic, path int) {
+		streams := splitStreams(f.emulated, f.spec.Bytes, len(f.spec.Slots), func(s int) (nic, path int) {
 			return s % c.cfg.NICs, f.spec.Slots[s]
 		})
 		c.actions = append(c.actions, Action{

@@ -106,25 +106,28 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 		sum[p.Tier] += float64(others) / capacity
 		count[p.Tier]++
 	}
-	m.n++
-	draw := m.draws()
-	lost := draw.Float64() < m.opt.Loss
 	for t := range congestion {
 		if count[t] > 0 && (!m.opt.Ours || !m.opt.Separate) {
 			congestion[t] = sum[t] / float64(count[t])
 		}
-		congestion[t] += m.opt.Noise * draw.NormFloat64()
-		congestion[t] = math.Max(0, math.Min(maxCongestion, congestion[t]))
 	}
-	return congestion, rows, !lost
+	m.n++
+	congestion, ok = Distort(m.opt.Seed, m.n, m.opt.Noise, m.opt.Loss, congestion)
+	return congestion, rows, ok
 }
 
-// draws gives the poll's own random stream: the n-th poll of a seed draws the
-// same whatever came before.
-func (m *Meter) draws() *rand.Rand {
+// Distort is what the oracle says of a poll that found the truth: noise added to
+// each tier's value, kept within [0, 0.99], and ok false for a poll that is lost. The n-th
+// poll of a seed draws the same whatever came before.
+func Distort(seed, poll uint64, noise, loss float64, truth [4]float64) (said [4]float64, ok bool) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("oracle"))
-	return rand.New(rand.NewPCG(m.opt.Seed^h.Sum64(), m.n))
+	draw := rand.New(rand.NewPCG(seed^h.Sum64(), poll))
+	lost := draw.Float64() < loss
+	for t := range truth {
+		said[t] = math.Max(0, math.Min(maxCongestion, truth[t]+noise*draw.NormFloat64()))
+	}
+	return said, !lost
 }
 
 // Ports lists a plan's link directions in link order, A to B before B to A.

@@ -1,0 +1,161 @@
+package flowworld
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Replay gives one trial's packet records the transfer times that the fluid network
+// would have given them: the same decisions, the same starts, the same bytes on
+// the same paths. What remains between a record and its replay is transport; what
+// lies between the replay and the flow world's own run is decisions.
+//
+// Only the transfer changes: waits at the decode instance stay the packet run's,
+// since another transfer time would have met another batch. Records without a
+// completed transfer come back as they are.
+func Replay(ctx context.Context, cfg Config, records []results.Record) ([]results.Record, error) {
+	net, err := cfg.network()
+	if err != nil {
+		return nil, err
+	}
+	out := slices.Clone(records)
+	r := replay{cfg: &cfg, net: net, rows: out, nodes: map[string]fabric.NodeID{}, left: make([]int, len(out)), last: make([]time.Duration, len(out))}
+	for i := range cfg.Plan.Nodes {
+		r.nodes[cfg.Plan.Nodes[i].Name] = cfg.Plan.Nodes[i].ID
+	}
+	order := make([]int, 0, len(out))
+	for i := range out {
+		out[i].World = results.WorldReplay
+		out[i].DecisionUS = 0
+		if out[i].Status == results.Completed && len(out[i].Streams) > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmpFloat(out[a].TransferStartMS, out[b].TransferStartMS) })
+	return out, r.run(ctx, order)
+}
+
+type replay struct {
+	cfg   *Config
+	net   *flowsim.Network
+	rows  []results.Record
+	nodes map[string]fabric.NodeID
+	owner []int // row of each flow id
+	left  []int // streams of each row that have not ended
+	last  []time.Duration
+}
+
+func cmpFloat(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func (r *replay) run(ctx context.Context, order []int) error {
+	for _, i := range order {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		start := fromMS(r.rows[i].TransferStartMS)
+		if err := r.until(flowsim.At(start)); err != nil {
+			return err
+		}
+		if err := r.start(start, i); err != nil {
+			return fmt.Errorf("replay %s: %w", r.rows[i].Key(), err)
+		}
+	}
+	for {
+		at, ok := r.net.Next()
+		if !ok {
+			return nil
+		}
+		if err := r.until(at); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *replay) start(now time.Duration, row int) error {
+	rec := &r.rows[row]
+	from, ok := r.nodes[rec.Prefill]
+	to, ok2 := r.nodes[rec.Decode]
+	if !ok || !ok2 {
+		return fmt.Errorf("no such instances %s and %s", rec.Prefill, rec.Decode)
+	}
+	delay := r.cfg.Latency[rec.Tier] + r.cfg.Setup
+	bytes := share(rec.PayloadBytes, rec.Streams)
+	rec.Streams = slices.Clone(rec.Streams)
+	for i, s := range rec.Streams {
+		paths := r.cfg.Plan.NICPaths(from, to, s.NIC, s.NIC)
+		if s.Slot < 0 || s.Slot >= len(paths) {
+			return fmt.Errorf("path slot %d of %d", s.Slot, len(paths))
+		}
+		f := flowsim.Flow{
+			ID: uint64(len(r.owner)), Path: flowsim.AppendPath(nil, paths[s.Slot]), Bytes: bytes[i], Delay: delay,
+		}
+		if err := r.net.Start(flowsim.At(now), f); err != nil {
+			return err
+		}
+		r.owner = append(r.owner, row)
+		r.left[row]++
+	}
+	return nil
+}
+
+// share splits a payload as its streams' emulated bytes were split.
+func share(payload int64, streams []results.StreamRecord) []float64 {
+	var total int64
+	for _, s := range streams {
+		total += s.Bytes
+	}
+	out := make([]float64, len(streams))
+	for i, s := range streams {
+		if total > 0 {
+			out[i] = float64(payload) * float64(s.Bytes) / float64(total)
+		}
+	}
+	return out
+}
+
+func (r *replay) until(at flowsim.Instant) error {
+	done, err := r.net.Advance(at)
+	if err != nil {
+		return err
+	}
+	for _, c := range done {
+		row := r.owner[c.ID]
+		r.last[row] = max(r.last[row], c.At.Duration())
+		if r.left[row]--; r.left[row] == 0 {
+			r.finish(row)
+		}
+	}
+	return nil
+}
+
+// finish writes the fluid transfer time into a record and moves what follows it.
+func (r *replay) finish(row int) {
+	rec := &r.rows[row]
+	fluid := results.MS(r.last[row]) - rec.TransferStartMS
+	shift := fluid - rec.TransferMS
+	rec.TransferMS = fluid
+	if rec.TTFTMS != nil {
+		ttft := *rec.TTFTMS + shift
+		rec.TTFTMS = &ttft
+	}
+	if rec.FinishMS != nil {
+		finish := *rec.FinishMS + shift
+		rec.FinishMS = &finish
+	}
+}
+
+func fromMS(ms float64) time.Duration { return time.Duration(ms * float64(time.Millisecond)) }

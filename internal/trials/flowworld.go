@@ -1,0 +1,36 @@
+package trials
+
+import (
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/telemetry"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// FlowWorld is the configuration of a scenario's cluster in the flow world.
+func FlowWorld(s *scenarios.Scenario, p *fabric.Plan, seed uint64) flowworld.Config {
+	l := s.Topology.Latency
+	cfg := flowworld.Config{
+		Plan: p, Senders: p.Prefill, Receivers: p.Decode, Prefill: Prefill(s), Paths: flowworld.PathSlots,
+		Latency: [4]time.Duration{l.Tier0, l.Tier1, l.Tier2, l.Tier3}, Setup: s.Transfer.Setup,
+		Background: [4]float64{2: s.Background.Utilization.Tier2, 3: s.Background.Utilization.Tier3},
+	}
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		ids := Endpoints(p)
+		cfg.Senders, cfg.Receivers = ids, ids
+		return cfg
+	}
+	cfg.Decode = &engine.DecodeConfig{
+		Model: Model(s.Engine), MaxBatch: s.Engine.Decode.MaxBatch, MemoryBytes: int64(s.Engine.Decode.Memory),
+		KVBytesPerToken: int64(s.Model.KVBytesPerToken()), BlockTokens: s.Engine.BlockTokens,
+	}
+	o := s.Oracle
+	cfg.Refresh, cfg.Staleness, cfg.CountOwn = o.Refresh, o.Staleness, o.Separation == scenarios.SeparationNone
+	cfg.Congestion = func(poll uint64, truth [4]float64) ([4]float64, bool) {
+		return telemetry.Distort(seed, poll, o.Noise, o.Loss, truth)
+	}
+	return cfg
+}
