@@ -35,6 +35,7 @@ type runFlags struct {
 	out          string
 	strict       bool
 	skipBadLines bool
+	worlds       []string
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -43,6 +44,24 @@ func (f *runFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.out, "out", "", "run folder (default: netkvlab-runs/<lab>-<time>)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "exit with 3 unless the fidelity verdict is good")
 	cmd.Flags().BoolVar(&f.skipBadLines, "skip-bad-lines", false, "count a trace's broken lines instead of refusing the trace")
+}
+
+func (f *runFlags) addWorlds(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.worlds, "worlds", []string{results.WorldPacket, results.WorldFlow},
+		"run the experiment in these worlds: packet, flow or both")
+}
+
+// checkWorlds refuses worlds that a lab has no part in.
+func (f *runFlags) checkWorlds() error {
+	for _, w := range f.worlds {
+		if w != results.WorldPacket && w != results.WorldFlow {
+			return usagef("--worlds: must be packet, flow or packet,flow, got %q", w)
+		}
+	}
+	if !slices.Contains(f.worlds, results.WorldPacket) {
+		return usagef("--worlds: without packet no lab is needed: use `netkvlab sim`")
+	}
+	return nil
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -62,13 +81,14 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			if err := f.apply(s); err != nil {
+			if err := errors.Join(f.checkWorlds(), f.apply(s)); err != nil {
 				return err
 			}
 			return a.up(cmd.Context(), s, f, detach)
 		},
 	}
 	f.add(cmd)
+	f.addWorlds(cmd)
 	addSettings(cmd, &f.settings)
 	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
@@ -146,7 +166,7 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
 		return a.printLab(ctx, s.Name, opt)
 	}
-	outcome, runErr := a.experiment(ctx, l, s, out, opt)
+	outcome, runErr := a.experiment(ctx, l, s, out, f.worlds, opt)
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	_, removeErr := l.Remove(cleanup)
@@ -154,8 +174,8 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
 }
 
-func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, opt lab.Options) (*experiment.Outcome, error) {
-	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Version: version, Progress: opt.Progress})
+func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, worlds []string, opt lab.Options) (*experiment.Outcome, error) {
+	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Worlds: worlds, Version: version, Progress: opt.Progress})
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.
@@ -207,17 +227,18 @@ func (a *app) runCommand() *cobra.Command {
 			s := *l.Scenario
 			out, err := a.runFolder(f.out, s.Name)
 			if err == nil {
-				err = f.apply(&s)
+				err = errors.Join(f.checkWorlds(), f.apply(&s))
 			}
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
-			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, opt)
+			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, f.worlds, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()
 			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)
 		},
 	}
 	f.add(cmd)
+	f.addWorlds(cmd)
 	return cmd
 }

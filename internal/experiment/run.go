@@ -3,11 +3,10 @@ package experiment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
-	"strings"
-	"time"
+	"slices"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packet"
@@ -19,6 +18,8 @@ import (
 
 // Options say what of a scenario to run and where to write it.
 type Options struct {
+	// Worlds are results.WorldPacket, results.WorldFlow or both; none means both.
+	Worlds   []string
 	Scenario *scenarios.Scenario // the lab's, perhaps with fewer policies or other seeds
 	Out      string              // run folder, made by Run; must be absent or empty
 	Version  string
@@ -36,7 +37,8 @@ type Outcome struct {
 // run is one experiment in progress.
 type run struct {
 	opt     Options
-	lab     *lab.Lab
+	plan    *fabric.Plan
+	lab     *lab.Lab // nil where there is no packet world
 	out     *results.Writer
 	records []results.Record
 	watch   *watch
@@ -45,19 +47,34 @@ type run struct {
 	workload []string
 }
 
-// Run runs every policy on every seed and writes the run folder. When the context
-// ends or an agent is lost, what has been measured is written, marked as interrupted,
-// and the error is returned with the outcome.
+// Run runs every policy on every seed, in the packet world on the lab and in the flow
+// world beside it, and writes the run folder. When the context ends or an agent is
+// lost, what has been measured is written, marked as interrupted, and the error is
+// returned with the outcome.
 func Run(ctx context.Context, l *lab.Lab, opt Options) (*Outcome, error) {
-	w, err := results.Create(opt.Out)
+	return start(ctx, &run{opt: opt, lab: l, plan: l.Plan, watch: newWatch()})
+}
+
+// Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.
+func Simulate(ctx context.Context, opt Options) (*Outcome, error) {
+	plan, err := fabric.New(opt.Scenario, opt.Scenario.Scale)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{opt: opt, lab: l, out: w, watch: newWatch()}
+	opt.Worlds = []string{results.WorldFlow}
+	return start(ctx, &run{opt: opt, plan: plan, watch: newWatch()})
+}
+
+func start(ctx context.Context, r *run) (*Outcome, error) {
+	w, err := results.Create(r.opt.Out)
+	if err != nil {
+		return nil, err
+	}
+	r.out = w
 	if err := r.describe(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
-	runErr := r.trials(ctx)
+	runErr := r.worlds(ctx)
 	if runErr != nil && len(r.records) == 0 {
 		return nil, errors.Join(runErr, w.Discard())
 	}
@@ -66,6 +83,31 @@ func Run(ctx context.Context, l *lab.Lab, opt Options) (*Outcome, error) {
 		return nil, errors.Join(runErr, err)
 	}
 	return &Outcome{Summary: summary, Records: r.records, Folder: w.Dir()}, runErr
+}
+
+// worlds runs what was asked for. The flow world comes second: it needs all CPUs, and
+// replays what the packet world decided.
+func (r *run) worlds(ctx context.Context) error {
+	if r.runs(results.WorldPacket) {
+		if err := r.packetTrials(ctx); err != nil {
+			return err
+		}
+	}
+	if !r.runs(results.WorldFlow) {
+		return nil
+	}
+	if r.opt.Scenario.Transfer.Overlap != scenarios.OverlapNone && r.lab != nil {
+		r.workload = append(r.workload, "no flow world: it does not model transfer.overlap")
+		return nil
+	}
+	if err := r.replays(ctx); err != nil {
+		return err
+	}
+	return r.flowTrials(ctx)
+}
+
+func (r *run) runs(world string) bool {
+	return len(r.opt.Worlds) == 0 || slices.Contains(r.opt.Worlds, world)
 }
 
 // describe writes what is known before the first request.
@@ -90,27 +132,6 @@ func (r *run) policies() []scenarios.Policy {
 }
 
 func (r *run) flows() bool { return r.opt.Scenario.Workload.Kind == scenarios.WorkloadFlows }
-
-func (r *run) trials(ctx context.Context) error {
-	s := r.opt.Scenario
-	policies := r.policies()
-	total := len(s.Seeds) * len(policies)
-	n := 0
-	for _, seed := range s.Seeds {
-		load, err := r.load(seed)
-		if err != nil {
-			return err
-		}
-		for _, p := range policies {
-			n++
-			name := fmt.Sprintf("%s, seed %d (trial %d of %d)", trials.Label(p), seed, n, total)
-			if err := r.trial(ctx, name, trials.Trial{World: results.WorldPacket, Policy: p, Seed: seed}, load); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
 
 // load is what arrives in all trials of a seed.
 type load struct {
@@ -137,68 +158,17 @@ func (r *run) load(seed uint64) (*load, error) {
 	return &load{requests: reqs}, nil
 }
 
+// driver builds a trial's driver; decisions are timed in the packet world only, so
+// that the flow world's records are the same every time.
 func (r *run) driver(t trials.Trial, l *load) (controller.Driver, error) {
 	if r.flows() {
-		return trials.Flows(r.opt.Scenario, r.lab.Plan, t.World, t.Seed, l.flows)
+		return trials.Flows(r.opt.Scenario, r.plan, t.World, t.Seed, l.flows)
 	}
-	return trials.Serving(r.opt.Scenario, r.lab.Plan, t, l.requests, packet.Stopwatch)
-}
-
-// trial runs one policy on one seed and keeps its records, also when it was cut.
-func (r *run) trial(ctx context.Context, name string, t trials.Trial, l *load) error {
-	driver, err := r.driver(t, l)
-	if err != nil {
-		return err
+	var stopwatch func() int64
+	if t.World == results.WorldPacket {
+		stopwatch = packet.Stopwatch
 	}
-	if err := r.lab.Reset(ctx); err != nil {
-		return err
-	}
-	before, err := r.received(ctx)
-	if err != nil {
-		return err
-	}
-	sessions, err := r.open(ctx)
-	if err != nil {
-		return err
-	}
-	started := time.Now()
-	tr := &packet.Trial{
-		Driver: driver, Members: sessions.members, Epoch: sessions.epoch, TimeScale: r.lab.Plan.Scale.Time, Background: sessions.background,
-		OnProgress: func(ended, total int, _ time.Duration) {
-			r.opt.Progress.Step(name, ended, total, left(time.Since(started), ended, total))
-		},
-	}
-	r.opt.Progress.Phase("%s", name)
-	oracle := r.startOracle(ctx, t, tr)
-	r.watch.start()
-	runErr := tr.Run(ctx)
-	r.watch.stop()
-	linkErr := oracle.stop()
-	lost := sessions.close()
-	records := driver.Records()
-	trials.NamePaths(r.lab.Plan, records)
-	r.records = append(r.records, records...)
-	for i := range records {
-		if err := r.out.Append(&records[i]); err != nil {
-			return errors.Join(runErr, err)
-		}
-	}
-	if err := errors.Join(runErr, linkErr, r.out.Flush()); err != nil {
-		return err
-	}
-	if len(lost) > 0 {
-		r.notes = append(r.notes, fmt.Sprintf("%s: lost %s", name, strings.Join(lost, ", ")))
-		return fmt.Errorf("%s: lost %s; the trials after it were not run", name, strings.Join(lost, ", "))
-	}
-	return r.audit(ctx, name, records, before)
-}
-
-// left estimates the time to the end from the pace so far.
-func left(spent time.Duration, ended, total int) time.Duration {
-	if ended == 0 || total <= ended {
-		return 0
-	}
-	return time.Duration(float64(spent) * float64(total-ended) / float64(ended))
+	return trials.Serving(r.opt.Scenario, r.plan, t, l.requests, stopwatch)
 }
 
 func (r *run) meta(interrupted bool) results.Meta {
@@ -209,8 +179,8 @@ func (r *run) meta(interrupted bool) results.Meta {
 	}
 	return results.Meta{
 		Version: r.opt.Version, Scenario: s.Name, Seeds: s.Seeds,
-		Scale:    results.Scale{Rate: r.lab.Plan.Scale.Rate, Time: r.lab.Plan.Scale.Time},
+		Scale:    results.Scale{Rate: r.plan.Scale.Rate, Time: r.plan.Scale.Time},
 		SLO:      results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT},
-		Fidelity: r.fidelity(), Interrupted: interrupted, Policies: labels, Worlds: []string{results.WorldPacket},
+		Fidelity: r.fidelity(), Interrupted: interrupted, Policies: labels, Worlds: r.opt.Worlds,
 	}
 }

@@ -104,6 +104,9 @@ func (r *run) fidelity() results.Fidelity {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f := results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
+	if r.lab == nil {
+		return f // nothing was emulated
+	}
 	worsen := func(verdict, format string, args ...any) {
 		if f.Verdict != results.VerdictInvalid {
 			f.Verdict = verdict
@@ -133,6 +136,9 @@ func (r *run) fidelity() results.Fidelity {
 
 // remarks are what a reader must know of the emulation whatever the verdict.
 func (r *run) remarks() []string {
+	if r.lab == nil {
+		return append([]string{}, r.workload...)
+	}
 	t := r.opt.Scenario.Transfer
 	notes := []string{
 		fmt.Sprintf("%d TCP streams a transfer, %s, paths %s; the number of streams moves results more than TCP does", t.Streams, t.CongestionControl, t.Paths),

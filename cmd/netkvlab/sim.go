@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/netkvlab/netkvlab/internal/experiment"
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+func (a *app) simCommand() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "sim SCENARIO",
+		Short: "Run a scenario in the flow world alone: no root, no lab",
+		Long: `The same requests, policies and instance model as up, over max-min fair shares of the same
+topology on a virtual clock. Nothing of the host is touched, and the same seed gives the same bytes.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenarios.Load(args[0], f.settings...)
+			if err != nil {
+				return err
+			}
+			if err := f.apply(s); err != nil {
+				return err
+			}
+			if err := lab.ResolveScale(s); err != nil {
+				return err
+			}
+			out, err := a.runFolder(f.out, s.Name)
+			if err != nil {
+				return err
+			}
+			progress := lab.NewProgress(a.stderr)
+			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{
+				Scenario: s, Out: out, Version: version, Progress: progress,
+			})
+			progress.Close()
+			return errors.Join(a.show(outcome, s, f.strict), err)
+		},
+	}
+	f.add(cmd)
+	addSettings(cmd, &f.settings)
+	return cmd
+}

@@ -1,0 +1,137 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// flowSeedsBesidePacket is how many seeds the flow world runs beside a packet
+// run: decisions that diverge average out over seeds only, and here they cost little.
+const flowSeedsBesidePacket = 20
+
+// keep adds a trial's records to the run and its folder.
+func (r *run) keep(records []results.Record) error {
+	r.records = append(r.records, records...)
+	for i := range records {
+		if err := r.out.Append(&records[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flowConfig is a scenario's flow world. Beside a packet run its links carry frames,
+// so that a rate means the same in both; alone they carry payload.
+func (r *run) flowConfig(seed uint64) flowworld.Config {
+	cfg := trials.FlowWorld(r.opt.Scenario, r.plan, seed)
+	if r.lab != nil {
+		cfg.Framing = flowsim.FullSegmentFraming
+		cfg.Latency = [4]time.Duration{} // the emulated links have none
+	}
+	return cfg
+}
+
+// flowTrials runs every policy on every seed in the flow world, on all CPUs. Records
+// are kept in the order of seeds and policies, whichever trial ends first.
+func (r *run) flowTrials(ctx context.Context) error {
+	policies := r.policies()
+	seeds := r.flowSeeds()
+	loads := make([]*load, len(seeds))
+	for i, seed := range seeds {
+		var err error
+		if loads[i], err = r.load(seed); err != nil {
+			return err
+		}
+	}
+	r.opt.Progress.Phase("flow world: %d policies x %d seeds", len(policies), len(seeds))
+	out := make([][]results.Record, len(seeds)*len(policies))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range out {
+		g.Go(func() (err error) {
+			s, p := i/len(policies), i%len(policies)
+			out[i], err = r.flowTrial(ctx, policies[p], seeds[s], loads[s])
+			return err
+		})
+	}
+	err := g.Wait()
+	for _, records := range out {
+		if err := r.keep(records); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// flowSeeds are the scenario's, and beside a packet run more.
+func (r *run) flowSeeds() []uint64 {
+	seeds := slices.Clone(r.opt.Scenario.Seeds)
+	if r.lab == nil || r.flows() {
+		return seeds
+	}
+	for next := uint64(1); len(seeds) < flowSeedsBesidePacket; next++ {
+		if !slices.Contains(seeds, next) {
+			seeds = append(seeds, next)
+		}
+	}
+	return seeds
+}
+
+func (r *run) flowTrial(ctx context.Context, p scenarios.Policy, seed uint64, l *load) ([]results.Record, error) {
+	d, err := r.driver(trials.Trial{World: results.WorldFlow, Policy: p, Seed: seed}, l)
+	if err != nil {
+		return nil, err
+	}
+	w, err := flowworld.New(r.flowConfig(seed))
+	if err != nil {
+		return nil, err
+	}
+	err = w.Run(ctx, d)
+	records := d.Records()
+	trials.NamePaths(r.plan, records)
+	if err != nil {
+		return records, fmt.Errorf("flow world, %s, seed %d: %w", trials.Label(p), seed, err)
+	}
+	return records, nil
+}
+
+// replays gives each packet trial its fluid counterpart with the same decisions.
+func (r *run) replays(ctx context.Context) error {
+	if r.lab == nil {
+		return nil
+	}
+	type trial struct {
+		policy string
+		seed   uint64
+	}
+	groups := map[trial][]results.Record{}
+	var order []trial
+	for i := range r.records {
+		k := trial{r.records[i].Policy, r.records[i].Seed}
+		if groups[k] == nil {
+			order = append(order, k)
+		}
+		groups[k] = append(groups[k], r.records[i])
+	}
+	for _, k := range order {
+		again, err := flowworld.Replay(ctx, r.flowConfig(k.seed), groups[k])
+		if err != nil {
+			return err
+		}
+		if err := r.keep(again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
