@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -56,4 +57,44 @@ func TestNetworkAwarePolicyShiftsTiersOnThePapersCluster(t *testing.T) {
 	assert.Greater(t, full.TierShare["2"], rr.TierShare["2"]+0.2)
 	assert.Less(t, full.Transfer.Mean, cla.Transfer.Mean)
 	assert.LessOrEqual(t, cla.Transfer.Mean, rr.Transfer.Mean)
+}
+
+// TestBothWorldsAgreeOnRoundRobin: round robin decides the same whatever the
+// network does, so nothing but transport lies between its two worlds.
+func TestBothWorldsAgreeOnRoundRobin(t *testing.T) {
+	clean(t)
+	out := filepath.Join(t.TempDir(), "run")
+	mustRun(t, "up", scenario(t, "e2e-worlds"), "--out", out)
+	s := summary(t, out)
+	require.Contains(t, s.Worlds, results.WorldFlow)
+	run, err := results.Open(out)
+	require.NoError(t, err)
+	flow := map[int]results.Record{}
+	for _, r := range run.Records {
+		require.NoError(t, r.Check())
+		if r.World == results.WorldFlow && r.Policy == "rr" && r.Seed == 1 {
+			flow[r.ID] = r
+		}
+	}
+	for _, r := range records(t, out) {
+		if r.Policy == "rr" {
+			assert.Equal(t, flow[r.ID].Prefill, r.Prefill, "request %d", r.ID)
+			assert.Equal(t, flow[r.ID].Decode, r.Decode, "request %d", r.ID)
+			assert.Equal(t, flow[r.ID].PayloadBytesEmulated, r.PayloadBytesEmulated, "request %d", r.ID)
+		}
+	}
+}
+
+func TestSimIsTheSameToTheByte(t *testing.T) {
+	var first []byte
+	for i := range 3 {
+		out := filepath.Join(t.TempDir(), "run")
+		mustRun(t, "sim", "quickstart", "--out", out)
+		rows, err := os.ReadFile(filepath.Join(out, results.RequestsFile))
+		require.NoError(t, err)
+		if i == 0 {
+			first = rows
+		}
+		assert.True(t, string(first) == string(rows), "run %d differs", i)
+	}
 }
