@@ -164,6 +164,21 @@ func TestALinkThatStopsAndComesBack(t *testing.T) {
 	assert.Equal(t, map[uint64]time.Duration{1: 3250 * time.Millisecond}, ends(t, n))
 }
 
+func TestSmallChangesAreFollowed(t *testing.T) {
+	t.Parallel()
+	// Flow 1 is held back on link 0, and what it leaves of link 1 is flow 2's.
+	n := mustNetwork(t, gbit, 3*gbit)
+	mustStart(t, n, 0, 1, 1e9, 0, 1)
+	mustStart(t, n, 0, 2, 1e9, 1)
+	for _, c := range []float64{1 + 1e-10, 1 - 1e-9, 1 + 1e-6} {
+		require.NoError(t, n.SetCapacity(n.Clock(), 0, c*gbit))
+		one, _ := n.Rate(1)
+		two, _ := n.Rate(2)
+		assert.InEpsilon(t, c*gbit, one, 1e-12)
+		assert.InEpsilon(t, (3-c)*gbit, two, 1e-12)
+	}
+}
+
 func TestFramingTakesItsShareOfTheLinks(t *testing.T) {
 	t.Parallel()
 	n, err := flowsim.New([]float64{gbit}, flowsim.Options{Framing: flowsim.FullSegmentFraming})

@@ -83,7 +83,7 @@ var everything = variety{weights: true, maxRates: true, delays: true, cancels: t
 func randomScript(seed uint64, v variety) (capacities []float64, steps []step) {
 	r := rand.New(rand.NewPCG(seed, 8))
 	for range 1 + r.IntN(12) {
-		capacities = append(capacities, float64(1+r.IntN(20))*1e8)
+		capacities = append(capacities, odd(r, 1+r.IntN(20))*1e8)
 	}
 	now := 0.0
 	for id := range uint64(1 + r.IntN(60)) {
@@ -96,7 +96,7 @@ func randomScript(seed uint64, v variety) (capacities []float64, steps []step) {
 			victim := r.Uint64N(id)
 			steps = append(steps, step{at: now, cancel: &victim})
 		case v.capacities && r.IntN(6) == 0:
-			steps = append(steps, step{at: now, link: link, capacity: float64(r.IntN(20)) * 1e8})
+			steps = append(steps, step{at: now, link: link, capacity: odd(r, r.IntN(20)) * 1e8})
 		default:
 			steps = append(steps, step{at: now, start: randomFlow(r, id, len(capacities), v)})
 		}
@@ -104,16 +104,24 @@ func randomScript(seed uint64, v variety) (capacities []float64, steps []step) {
 	return capacities, steps
 }
 
+// odd is n, which makes ties, or a number somewhat above that no other draw equals and no sum is exact with.
+func odd(r *rand.Rand, n int) float64 {
+	if n > 0 && r.IntN(2) == 0 {
+		return float64(n) + r.Float64()
+	}
+	return float64(n)
+}
+
 func randomFlow(r *rand.Rand, id uint64, links int, v variety) *flowsim.Flow {
 	f := &flowsim.Flow{ID: id, Bytes: r.ExpFloat64() * 5e8}
 	for _, l := range r.Perm(links)[:1+r.IntN(min(links, 4))] {
 		f.Path = append(f.Path, flowsim.LinkIndex(l))
 		if v.weights {
-			f.Weights = append(f.Weights, 1/float64(1+r.IntN(4)))
+			f.Weights = append(f.Weights, 1/odd(r, 1+r.IntN(4)))
 		}
 	}
 	if v.maxRates && r.IntN(4) == 0 {
-		f.MaxRate = float64(1+r.IntN(10)) * 5e7
+		f.MaxRate = odd(r, 1+r.IntN(10)) * 5e7
 	}
 	if v.delays && r.IntN(4) == 0 {
 		f.Delay = time.Duration(r.IntN(1e9))
