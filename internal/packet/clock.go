@@ -23,9 +23,10 @@ func Stopwatch() int64 { return monotonic() }
 type clock struct {
 	epoch int64   // monotonic nanoseconds at paper time 0
 	scale float64 // T
+	read  func() int64
 }
 
-func (c clock) now() time.Duration { return c.paper(monotonic()) }
+func (c clock) now() time.Duration { return c.paper(c.read()) }
 
 func (c clock) paper(mono int64) time.Duration {
 	return time.Duration(float64(mono-c.epoch) / c.scale)
@@ -33,5 +34,5 @@ func (c clock) paper(mono int64) time.Duration {
 
 // until is how long to wait, in real time, for a paper time to come.
 func (c clock) until(at time.Duration) time.Duration {
-	return time.Duration(float64(c.epoch) + float64(at)*c.scale - float64(monotonic()))
+	return time.Duration(float64(c.epoch) + float64(at)*c.scale - float64(c.read()))
 }

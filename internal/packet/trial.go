@@ -42,6 +42,8 @@ type Trial struct {
 	// Epoch is paper time 0 on the monotonic clock, as the sessions were told.
 	Epoch     int64
 	TimeScale float64 // T
+	// Now reads the monotonic clock that Epoch is on; nil is the host's.
+	Now func() int64
 	// Samples delivers the oracle's samples; nil when congestion is not watched.
 	Samples <-chan Sample
 	// Background switches the background members on and off around the trial.
@@ -84,7 +86,7 @@ func (t *Trial) Run(ctx context.Context) error {
 	if err := t.switchBackground(true); err != nil {
 		return err
 	}
-	return t.loop(ctx, clock{epoch: t.Epoch, scale: t.TimeScale}, inbox)
+	return t.loop(ctx, t.clock(), inbox)
 }
 
 // listen passes on what one agent says until it stops or the trial ends.
@@ -124,6 +126,14 @@ func (t *Trial) switchBackground(on bool) error {
 		}
 	}
 	return nil
+}
+
+func (t *Trial) clock() clock {
+	c := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
+	if c.read == nil {
+		c.read = monotonic
+	}
+	return c
 }
 
 func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error {
