@@ -25,10 +25,25 @@ host >after.txt
 diff before.txt after.txt || fail "the host is not as it was"
 
 echo "== every request came to an end, and says how"
-lines=$(wc -l <run/requests.jsonl)
+grep '"world":"packet"' run/requests.jsonl >packet.jsonl
+lines=$(wc -l <packet.jsonl)
 [ "$lines" -eq 6 ] || fail "6 requests were sent, $lines are written down"
-completed=$(grep -c '"status":"completed"' run/requests.jsonl)
+completed=$(grep -c '"status":"completed"' packet.jsonl)
 [ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed"
+
+echo "== steps of the wall clock leave the figures alone"
+netkvlab up tiny.yaml --worlds packet --out stepped &
+up=$!
+sleep 5
+date -s '2031-01-01 00:00:00' >/dev/null
+sleep 1
+date -s '2020-01-01 00:00:00' >/dev/null
+wait "$up" || fail "up while the clock was stepped"
+completed=$(grep -c '"status":"completed"' stepped/requests.jsonl)
+[ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed while the clock was stepped"
+if grep -E '"[a-z_]*_ms":(-|[0-9]{6,})' stepped/requests.jsonl; then
+  fail "a time is negative or absurd"
+fi
 
 echo "== down of what is not there is success"
 netkvlab down vm-tiny || fail "second down"
