@@ -164,6 +164,21 @@ func TestALinkThatStopsAndComesBack(t *testing.T) {
 	assert.Equal(t, map[uint64]time.Duration{1: 3250 * time.Millisecond}, ends(t, n))
 }
 
+func TestALinkThatDiesWithTheLastByteStrandsNobody(t *testing.T) {
+	t.Parallel()
+	// Whatever rounding makes of a k-th of the link, all are through after 3 s.
+	for k := 1; k <= 100; k++ {
+		n := mustNetwork(t, gbit)
+		for id := range 3 * k {
+			mustStart(t, n, time.Duration(id)*7*time.Millisecond, uint64(id), gbit/float64(k), 0)
+		}
+		require.NoError(t, n.SetCapacity(flowsim.Seconds(3), 0, 0))
+		done, err := n.Advance(flowsim.Seconds(3))
+		require.NoError(t, err)
+		assert.Len(t, done, 3*k)
+	}
+}
+
 func TestSmallChangesAreFollowed(t *testing.T) {
 	t.Parallel()
 	// Flow 1 is held back on link 0, and what it leaves of link 1 is flow 2's.

@@ -91,9 +91,9 @@ func (n *slowNetwork) advance(to float64) {
 				if f.opens < next {
 					next, ending = f.opens, nil
 				}
-			case f.left == 0 || f.rate > 0:
-				end := n.now
-				if f.left > 0 {
+			case f.left <= tiny*f.Bytes || f.rate > 0:
+				end := n.now // of what rounding left over
+				if f.rate > 0 {
 					end += f.left / f.rate
 				}
 				if end < next {

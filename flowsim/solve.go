@@ -208,13 +208,15 @@ func (n *Network) settle() {
 	n.noted, n.released = n.noted[:0], n.released[:0]
 }
 
-// setRate changes a flow's rate at the clock's instant and with it the instant of its end.
+// setRate changes a flow's rate at the clock's instant and with it the instant
+// of its end. A flow that lacks no more than rounding may have left over ends at once:
+// it must not hang for ever on a link that dies just as its last byte arrives.
 func (n *Network) setRate(slot int32, rate float64) {
 	x := &n.flows[slot]
 	n.count(x, x.leftAt(n.clock))
 	x.since, x.rate = n.clock, rate
 	switch {
-	case x.left == 0 || math.IsInf(rate, 1):
+	case x.left <= same*x.bytes || math.IsInf(rate, 1):
 		n.due.set(entry{at: n.clock, tie: x.id, ref: slot})
 	case rate == 0:
 		n.due.drop(slot)
