@@ -14,26 +14,41 @@ import (
 // Attach takes hold of a standing lab: it locks it, finds its namespaces and
 // connects to its agents. A lab that is damaged is refused with what is missing.
 func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
-	st, plan, s, err := read(opt.Store, name)
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	// Locked before it is read: what another process is about to write must not be believed.
+	lk, err := opt.Store.tryLock(name, false)
 	if errors.Is(err, ErrNotUp) {
 		return nil, fmt.Errorf("%w: `netkvlab ps` lists the labs, `netkvlab up -d` makes one", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	lk, err := opt.Store.tryLock(name, false)
-	if err != nil {
-		return nil, err
-	}
-	l := &Lab{Scenario: s, Plan: plan, opt: opt, lock: lk, state: st}
+	l := &Lab{opt: opt, lock: lk}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.close())
 		}
 	}()
+	st, plan, s, err := read(opt.Store, name)
+	if err != nil {
+		return nil, err
+	}
+	l.Scenario, l.Plan, l.state = s, plan, st
 	if st.Phase != PhaseReady {
 		return nil, fmt.Errorf("lab %q was left %s: remove it with `netkvlab down %s`", name, st.Phase, name)
 	}
+	// Signed before the agents are connected, which takes seconds where there are many:
+	// `down` must know whom to ask.
+	if err := l.sign(self()); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.sign(Process{}))
+		}
+	}()
 	if damage := damaged(ctx, st, plan, opt); len(damage) > 0 {
 		return nil, &DamagedError{Lab: name, Parts: damage}
 	}
@@ -56,8 +71,13 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	if err := l.configure(ctx); err != nil {
 		return nil, err
 	}
-	l.state.Owner = self()
 	return l, l.setPhase(PhaseRunning)
+}
+
+// sign writes down which process works on the lab; the zero value: none.
+func (l *Lab) sign(p Process) error {
+	l.state.Owner = p
+	return l.opt.Store.save(l.state)
 }
 
 // read loads a lab's state and the plan that its scenario gives.

@@ -1,13 +1,11 @@
 package lab
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,11 +17,7 @@ type BusyError struct {
 }
 
 func (e *BusyError) Error() string {
-	who := "another netkvlab process"
-	if e.Owner.PID > 0 {
-		who = fmt.Sprintf("process %d", e.Owner.PID)
-	}
-	return fmt.Sprintf("lab %q is in use by %s: wait for it, or end it with `netkvlab down %s`", e.Lab, who, e.Lab)
+	return fmt.Sprintf("lab %q is in use by %s: wait for it, or end it with `netkvlab down %s`", e.Lab, e.Owner, e.Lab)
 }
 
 // lock is an advisory lock on a lab's folder. The kernel drops it with the
@@ -83,24 +77,6 @@ func (s Store) busy(lab string) error {
 		e.Owner = st.Owner
 	}
 	return e
-}
-
-// waitLock takes the lock as soon as its holder lets go, or gives up at ctx's end.
-func (s Store) waitLock(ctx context.Context, lab string) (*lock, error) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		l, err := s.tryLock(lab, false)
-		var busy *BusyError
-		if !errors.As(err, &busy) {
-			return l, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-tick.C:
-		}
-	}
 }
 
 // removeDir deletes the lab's folder, and the folder of all labs when it was the last.

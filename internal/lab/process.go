@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"fmt"
 	"os"
 
 	"github.com/netkvlab/netkvlab/nodes"
@@ -19,4 +20,12 @@ func self() Process {
 func (p Process) running() bool {
 	start, err := nodes.StartTime(p.PID)
 	return err == nil && start == p.StartTime
+}
+
+// String names the process for a message; the zero value is one that has not signed.
+func (p Process) String() string {
+	if p.PID > 0 {
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return "another netkvlab process"
 }

@@ -50,8 +50,9 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 	lk, err := opt.Store.tryLock(name, false)
 	var busy *BusyError
 	evicted := errors.As(err, &busy)
+	var owner Process
 	if evicted {
-		lk, err = evict(ctx, name, busy.Owner, opt)
+		lk, owner, err = evict(ctx, name, opt)
 	}
 	if err != nil && !errors.Is(err, ErrNotUp) {
 		return Removed{}, err
@@ -59,7 +60,7 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 	out, err := remove(ctx, name, opt)
 	if evicted {
 		out.Nothing = false
-		out.Notes = append(out.Notes, fmt.Sprintf("process %d was working on it and ended", busy.Owner.PID))
+		out.Notes = append(out.Notes, fmt.Sprintf("%s was working on it and ended", owner))
 	}
 	if lk != nil {
 		err = errors.Join(err, lk.release())
@@ -75,31 +76,47 @@ const (
 )
 
 // evict interrupts the process that holds a lab and waits for it to let go; one
-// that hangs is killed.
-func evict(ctx context.Context, name string, owner Process, opt Options) (*lock, error) {
-	opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
-	var lk *lock
-	var err error
-	for _, step := range []struct {
-		signal unix.Signal
-		wait   time.Duration
-	}{{unix.SIGTERM, evictPatience}, {unix.SIGKILL, killPatience}} {
-		if owner.PID > 0 && owner.running() {
-			if err := unix.Kill(owner.PID, step.signal); err != nil && !errors.Is(err, unix.ESRCH) {
-				return nil, fmt.Errorf("end process %d, which works on lab %q: %w", owner.PID, name, err)
-			}
+// that hangs is killed. It gives the process that held the lab, for the report.
+func evict(ctx context.Context, name string, opt Options) (*lock, Process, error) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	var owner Process
+	since, killed := time.Now(), false
+	for {
+		lk, err := opt.Store.tryLock(name, false)
+		var busy *BusyError
+		if !errors.As(err, &busy) {
+			return lk, owner, err
 		}
-		if lk, err = waitWithin(ctx, opt.Store, name, step.wait); err == nil || errors.Is(err, ErrNotUp) || ctx.Err() != nil {
-			return lk, err
+		waited := time.Since(since)
+		switch {
+		// The holder signs after it has locked, and may hand over to another: look anew each time.
+		case busy.Owner != owner && busy.Owner.PID > 0 && busy.Owner.running():
+			owner, since, killed = busy.Owner, time.Now(), false
+			opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
+			err = signal(owner, name, unix.SIGTERM)
+		case waited > evictPatience+killPatience:
+			return nil, owner, err
+		case waited > evictPatience && !killed && owner.PID > 0 && owner.running():
+			killed = true
+			err = signal(owner, name, unix.SIGKILL)
+		}
+		if err != nil && !errors.As(err, &busy) {
+			return nil, owner, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, owner, ctx.Err()
+		case <-tick.C:
 		}
 	}
-	return nil, err
 }
 
-func waitWithin(ctx context.Context, store Store, name string, limit time.Duration) (*lock, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return store.waitLock(ctx, name)
+func signal(owner Process, name string, s unix.Signal) error {
+	if err := unix.Kill(owner.PID, s); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("end process %d, which works on lab %q: %w", owner.PID, name, err)
+	}
+	return nil
 }
 
 // remove works from the kernel's own state. The journal only adds the names of

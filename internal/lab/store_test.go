@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -73,7 +74,7 @@ func TestWaitingEndsWhenTheFolderIsRemoved(t *testing.T) {
 	require.NoError(t, err)
 	got := make(chan error, 1)
 	go func() {
-		_, err := s.waitLock(t.Context(), "a")
+		_, _, err := evict(t.Context(), "a", Options{Store: s})
 		got <- err
 	}()
 	require.NoError(t, s.removeDir("a"))
@@ -88,10 +89,35 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = s.waitLock(ctx, "a")
-	var busy *BusyError
-	require.ErrorAs(t, err, &busy)
+	_, _, err = evict(ctx, "a", Options{Store: s})
+	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, lk.release())
+}
+
+func TestAHolderThatSignsLateIsAskedToEndAllTheSame(t *testing.T) {
+	s := store(t)
+	lk, err := s.tryLock("a", true)
+	require.NoError(t, err)
+	require.NoError(t, s.save(&State{Format: stateFormat, Lab: "a", Phase: PhaseReady}))
+	holder := exec.Command("sleep", "600")
+	require.NoError(t, holder.Start())
+	start, err := nodes.StartTime(holder.Process.Pid)
+	require.NoError(t, err)
+	owner := Process{PID: holder.Process.Pid, StartTime: start}
+
+	got := make(chan Process, 1)
+	go func() {
+		lk, owner, err := evict(t.Context(), "a", Options{Store: s})
+		if assert.NoError(t, err) {
+			assert.NoError(t, lk.release())
+		}
+		got <- owner
+	}()
+	require.NoError(t, s.save(&State{Format: stateFormat, Lab: "a", Phase: PhaseReady, Owner: owner}))
+	var status *exec.ExitError
+	require.ErrorAs(t, holder.Wait(), &status, "interrupted, not left to sleep")
+	require.NoError(t, lk.release())
+	assert.Equal(t, owner, <-got)
 }
 
 func TestAJournalCutOffLosesOnlyItsLastName(t *testing.T) {
