@@ -10,9 +10,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -133,5 +135,38 @@ func (r *run) replays(ctx context.Context) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// attribute takes the gap between the worlds apart. A failure costs the run its
+// attribution and nothing else: what it measured stays.
+func (r *run) attribute(ctx context.Context) error {
+	if r.lab == nil || r.flows() {
+		return nil
+	}
+	r.opt.Progress.Phase("where the gap comes from")
+	policies := r.policies()
+	e := &attribution.Experiment{
+		Scenario: r.opt.Scenario, Plan: r.plan, Policies: policies, Flow: r.flowConfig,
+		Requests: func(seed uint64) ([]workload.Request, error) {
+			l, err := r.load(seed)
+			if err != nil {
+				return nil, err
+			}
+			return l.requests, nil
+		},
+	}
+	labels := make([]string, len(policies))
+	for i, p := range policies {
+		labels[i] = trials.Label(p)
+	}
+	a, err := attribution.Explain(ctx, e, r.records, results.Comparisons(labels, nil))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		r.workload = append(r.workload, fmt.Sprintf("no attribution of the gap: %v", err))
+	}
+	r.attribution = a
 	return nil
 }

@@ -43,6 +43,8 @@ type run struct {
 	records []results.Record
 	watch   *watch
 	notes   []string
+	// attribution of the gap; nil where only one world ran
+	attribution *results.Attribution
 	// workload is what a reader must know of what arrived.
 	workload []string
 }
@@ -79,6 +81,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 		return nil, errors.Join(runErr, w.Discard())
 	}
 	summary := results.Summarize(r.records, r.meta(runErr != nil))
+	summary.Attribution = r.attribution
 	if err := w.Finish(summary); err != nil {
 		return nil, errors.Join(runErr, err)
 	}
@@ -103,7 +106,10 @@ func (r *run) worlds(ctx context.Context) error {
 	if err := r.replays(ctx); err != nil {
 		return err
 	}
-	return r.flowTrials(ctx)
+	if err := r.flowTrials(ctx); err != nil {
+		return err
+	}
+	return r.attribute(ctx)
 }
 
 func (r *run) runs(world string) bool {

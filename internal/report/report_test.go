@@ -114,6 +114,7 @@ func TestReportsMatchTheirGoldenFiles(t *testing.T) {
 		{"both-worlds", 100, func(b *bytes.Buffer, o Options) error { return Text(b, bothWorlds(), o) }},
 		{"troubled", 100, func(b *bytes.Buffer, o Options) error { return Text(b, troubled(), o) }},
 		{"narrow", 72, func(b *bytes.Buffer, o Options) error { return Text(b, bothWorlds(), o) }},
+		{"attributed", 100, func(b *bytes.Buffer, o Options) error { return Text(b, attributed(), o) }},
 		{"flows", 100, func(b *bytes.Buffer, o Options) error { return Flows(b, flowRecords(), o) }},
 	}
 	for _, tt := range tests {

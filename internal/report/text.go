@@ -43,6 +43,7 @@ func Text(w io.Writer, s *results.Summary, o Options) error {
 		reasons(&b, s, world, o.width())
 	}
 	gains(&b, s, o)
+	attribution(&b, s, o)
 	verdict(&b, s, o)
 	if o.Folder != "" {
 		fmt.Fprintf(&b, "\nrun folder: %s\n", o.Folder)
@@ -55,21 +56,25 @@ func Text(w io.Writer, s *results.Summary, o Options) error {
 
 // heading says what ran and in which units the figures are.
 func heading(b *bytes.Buffer, s *results.Summary, o Options) {
-	seeds := make([]string, len(s.Seeds))
-	for i, seed := range s.Seeds {
-		seeds[i] = fmt.Sprint(seed)
-	}
 	noun := "seeds"
-	if len(seeds) == 1 {
+	if len(s.Seeds) == 1 {
 		noun = "seed"
 	}
-	wrap(b, fmt.Sprintf("%s: %s %s; netkvlab %s", s.Scenario, noun, strings.Join(seeds, ", "), s.Version), "", o.width())
+	wrap(b, fmt.Sprintf("%s: %s %s; netkvlab %s", s.Scenario, noun, seedList(s.Seeds), s.Version), "", o.width())
 	wrap(b, fmt.Sprintf("scale: S = %s (emulated bytes and rates are the paper's / S), T = %s (emulated seconds are the paper's x T)",
 		plain(s.Scale.Rate), plain(s.Scale.Time)), "", o.width())
 	wrap(b, "times are paper milliseconds, mean ± half width of its 95 % interval; moved counts emulated bytes; SLO "+thresholds(s.SLO), "", o.width())
 	if s.Interrupted {
 		wrap(b, "INTERRUPTED: the figures cover what had finished by then", "", o.width())
 	}
+}
+
+func seedList(seeds []uint64) string {
+	text := make([]string, len(seeds))
+	for i, seed := range seeds {
+		text[i] = fmt.Sprint(seed)
+	}
+	return strings.Join(text, ", ")
 }
 
 func thresholds(slo results.SLOMS) string {

@@ -8,7 +8,8 @@ import (
 const gainsMethod = "paired by seed and request. ttft_ms, transfer_ms: requests completed under both, 100 (sum policy / sum baseline - 1) %, " +
 	"negative is faster; slo: requests judged under both, difference of attainment in percentage points, positive is better. " +
 	"ci95 as above over the seeds' own gains; with one seed over 10 batches of paired requests in arrival order. " +
-	"gap_pp = packet - flow = transport_pp (packet - replay) + decisions_pp (replay - flow); gap_ci95 needs the same two or more seeds in both"
+	"gap_pp = packet - flow = transport_pp (packet - replay) + decisions_pp (replay - flow), over the packet run's seeds alone: where the flow world ran " +
+	"more, flow_paired_pct is its gain on those; gap_ci95 needs the same two or more seeds in both"
 
 // pair is one request under both policies.
 type pair struct{ policy, baseline float64 }
@@ -30,7 +31,7 @@ func computeGains(byGroup map[groupKey][]*Record, s *Summary, meta *Meta) []Gain
 			metrics = []string{MetricTTFT, MetricTransfer, MetricSLO}
 		}
 	}
-	for _, c := range comparisons(s.Policies, meta.Baselines) {
+	for _, c := range Comparisons(s.Policies, meta.Baselines) {
 		for _, m := range metrics {
 			g := Gain{Policy: c[0], Baseline: c[1], Metric: m, Unit: "%", Worlds: map[string]GainBasis{}}
 			if m == MetricSLO {
@@ -42,6 +43,9 @@ func computeGains(byGroup map[groupKey][]*Record, s *Summary, meta *Meta) []Gain
 				effects[w] = e
 				g.Worlds[w] = e.basis
 			}
+			effects[pairedFlow] = onSeedsOf(effects[WorldPacket], effects[WorldFlow], func(keep func(*Record) bool) *effect {
+				return compare(only(byGroup[groupKey{WorldFlow, c[0]}], keep), only(byGroup[groupKey{WorldFlow, c[1]}], keep), m, meta)
+			})
 			g.fill(effects)
 			gains = append(gains, g)
 		}
@@ -49,8 +53,36 @@ func computeGains(byGroup map[groupKey][]*Record, s *Summary, meta *Meta) []Gain
 	return gains
 }
 
-// comparisons lists (policy, baseline) pairs in the order of the policies.
-func comparisons(policies, baselines []string) [][2]string {
+// pairedFlow is the flow world on the packet run's seeds, beside the worlds' own names.
+const pairedFlow = "flow on the packet run's seeds"
+
+// onSeedsOf computes the flow world's effect over the packet world's seeds alone: of
+// other seeds, the difference would be a difference of workloads.
+func onSeedsOf(packet, flow *effect, again func(keep func(*Record) bool) *effect) *effect {
+	if packet == nil || flow == nil || len(packet.bySeed) == 0 {
+		return flow
+	}
+	for seed := range flow.bySeed {
+		if _, ok := packet.bySeed[seed]; !ok {
+			return again(func(r *Record) bool { _, ok := packet.bySeed[r.Seed]; return ok })
+		}
+	}
+	return flow
+}
+
+func only(records []*Record, keep func(*Record) bool) []*Record {
+	out := make([]*Record, 0, len(records))
+	for _, r := range records {
+		if keep(r) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// Comparisons lists (policy, baseline) pairs in the order of the policies: each policy
+// against each one listed before it, or against the baselines named.
+func Comparisons(policies, baselines []string) [][2]string {
 	var out [][2]string
 	for i, p := range policies {
 		against := policies[:i]
@@ -68,19 +100,24 @@ func comparisons(policies, baselines []string) [][2]string {
 
 // fill writes the worlds' effects into the gain's own keys, and what follows from them.
 func (g *Gain) fill(effects map[string]*effect) {
-	packet, flow, replay := effects[WorldPacket], effects[WorldFlow], effects[WorldReplay]
+	packet, flow, replay := effects[WorldPacket], effects[pairedFlow], effects[WorldReplay]
 	if packet != nil {
 		g.PacketPct, g.PacketCI95 = packet.value, packet.ci
 	}
-	if flow != nil {
-		g.FlowPct, g.FlowCI95 = flow.value, flow.ci
+	if all := effects[WorldFlow]; all != nil {
+		g.FlowPct, g.FlowCI95 = all.value, all.ci
+		if flow != all {
+			g.FlowPairedPct, g.FlowPairedCI95 = flow.value, flow.ci
+		}
+	} else {
+		flow = &effect{}
 	}
 	if replay != nil {
 		g.ReplayPct = replay.value
 	}
-	g.GapPP = minus(g.PacketPct, g.FlowPct)
+	g.GapPP = minus(g.PacketPct, flow.value)
 	g.TransportPP = minus(g.PacketPct, g.ReplayPct)
-	g.DecisionsPP = minus(g.ReplayPct, g.FlowPct)
+	g.DecisionsPP = minus(g.ReplayPct, flow.value)
 	if g.GapPP != nil {
 		g.GapCI95 = gapInterval(packet.bySeed, flow.bySeed)
 	}
@@ -111,7 +148,7 @@ func gapInterval(packet, flow map[uint64]float64) *float64 {
 	for i, seed := range seeds {
 		gaps[i] = packet[seed] - flow[seed]
 	}
-	if half, ok := halfWidth(gaps); ok {
+	if half, ok := HalfWidth(gaps); ok {
 		return &half
 	}
 	return nil
@@ -157,7 +194,7 @@ func compare(policy, baseline []*Record, metric string, meta *Meta) *effect {
 			parts = append(parts, change(all[b[0]:b[1]], base, relative))
 		}
 	}
-	if half, ok := halfWidth(parts); ok {
+	if half, ok := HalfWidth(parts); ok {
 		e.ci, e.basis.CIMethod, e.basis.CIN = &half, method, len(parts)
 	}
 	return e

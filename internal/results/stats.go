@@ -31,12 +31,12 @@ func describe(seeds []seedValues) *Stats {
 	}
 	s := &Stats{N: len(all), Mean: mean(all)}
 	means, method := groupMeans(seeds)
-	if half, ok := halfWidth(means); ok {
+	if half, ok := HalfWidth(means); ok {
 		s.CI95, s.CIMethod, s.CIN = &half, method, len(means)
 	}
 	slices.Sort(all)
 	s.Min, s.Max = all[0], all[len(all)-1]
-	s.P50, s.P90, s.P99 = percentile(all, 50), percentile(all, 90), percentile(all, 99)
+	s.P50, s.P90, s.P99 = Percentile(all, 50), Percentile(all, 90), Percentile(all, 99)
 	return s
 }
 
@@ -75,8 +75,9 @@ func splitBatches(n int) [][2]int {
 	return out
 }
 
-// halfWidth returns t(0.975, n-1) x s / sqrt(n); not ok with fewer than two values.
-func halfWidth(x []float64) (float64, bool) {
+// HalfWidth returns the half width of the 95% interval of the mean of independent
+// values, t(0.975, n-1) x s / sqrt(n); not ok with fewer than two values.
+func HalfWidth(x []float64) (float64, bool) {
 	n := float64(len(x))
 	if n < 2 {
 		return 0, false
@@ -99,8 +100,8 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// percentile returns the p-th percentile (0..100) of at least one sorted value.
-func percentile(sorted []float64, p float64) float64 {
+// Percentile returns the p-th percentile (0..100) of at least one sorted value.
+func Percentile(sorted []float64, p float64) float64 {
 	pos := float64(len(sorted)-1) * p / 100
 	i := int(pos)
 	if i+1 >= len(sorted) {

@@ -25,7 +25,7 @@ func TestPercentileInterpolates(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			assert.InDelta(t, tt.want, percentile(tt.sorted, tt.p), 1e-12)
+			assert.InDelta(t, tt.want, Percentile(tt.sorted, tt.p), 1e-12)
 		})
 	}
 }

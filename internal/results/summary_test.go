@@ -158,8 +158,8 @@ func TestGainAgainstBaselineThatMovedNothing(t *testing.T) {
 func TestNamedBaselinesLimitTheComparisons(t *testing.T) {
 	t.Parallel()
 	policies := []string{"rr", "cla", "netkv-full"}
-	assert.Equal(t, [][2]string{{"cla", "rr"}, {"netkv-full", "rr"}, {"netkv-full", "cla"}}, comparisons(policies, nil))
-	assert.Equal(t, [][2]string{{"rr", "cla"}, {"netkv-full", "cla"}}, comparisons(policies, []string{"cla", "unknown"}))
+	assert.Equal(t, [][2]string{{"cla", "rr"}, {"netkv-full", "rr"}, {"netkv-full", "cla"}}, Comparisons(policies, nil))
+	assert.Equal(t, [][2]string{{"rr", "cla"}, {"netkv-full", "cla"}}, Comparisons(policies, []string{"cla", "unknown"}))
 }
 
 func TestInterruptedRunLeavesCutRequestsOutOfTheSLO(t *testing.T) {
@@ -245,4 +245,24 @@ func findGain(t *testing.T, s *Summary, policy, baseline, metric string) Gain {
 	}
 	require.Failf(t, "no such gain", "%s vs %s: %s", policy, baseline, metric)
 	return Gain{}
+}
+
+func TestGapIsOverThePacketRunsSeeds(t *testing.T) {
+	t.Parallel()
+	records := madeRun(30)
+	rng := rand.New(rand.NewPCG(8, 8))
+	for _, policy := range []string{"rr", "netkv-full"} {
+		for id := range 30 { // a seed that only the flow world runs
+			records = append(records, madeRecord(rng, WorldFlow, policy, 4, id))
+		}
+	}
+	g := findGain(t, Summarize(records, testMeta()), "netkv-full", "rr", MetricTransfer)
+	same := findGain(t, Summarize(madeRun(30), testMeta()), "netkv-full", "rr", MetricTransfer)
+	require.NotNil(t, g.FlowPairedPct)
+	assert.InDelta(t, *same.FlowPct, *g.FlowPairedPct, 1e-12)
+	assert.NotEqual(t, *same.FlowPct, *g.FlowPct)
+	assert.InDelta(t, *same.GapPP, *g.GapPP, 1e-12)
+	assert.InDelta(t, *g.GapPP, *g.TransportPP+*g.DecisionsPP, 1e-9)
+	require.NotNil(t, g.GapCI95)
+	assert.Nil(t, same.FlowPairedPct, "where both ran the same seeds there is one figure")
 }

@@ -17,6 +17,8 @@ type Summary struct {
 	// Worlds maps world and policy label to figures.
 	Worlds map[string]map[string]*Group `json:"worlds"`
 	Gains  []Gain                       `json:"gains"`
+	// Attribution is there when both worlds ran on requests.
+	Attribution *Attribution `json:"attribution,omitempty"`
 	// Violations lists laws that records broke (at most 10 of them);
 	// ViolationCount counts all. Any violation makes the verdict invalid.
 	ViolationCount int      `json:"violation_count"`
@@ -116,8 +118,11 @@ type Gain struct {
 	FlowPct    *float64 `json:"flow_pct,omitempty"`
 	FlowCI95   *float64 `json:"flow_ci95,omitempty"`
 	ReplayPct  *float64 `json:"replay_pct,omitempty"`
+	// FlowPairedPct is the flow world's gain over the packet run's seeds alone, where it ran more.
+	FlowPairedPct  *float64 `json:"flow_paired_pct,omitempty"`
+	FlowPairedCI95 *float64 `json:"flow_paired_ci95,omitempty"`
 
-	// GapPP = packet - flow. With a replay it splits into TransportPP (packet -
+	// GapPP = packet - flow, over the packet run's seeds. With a replay it splits into TransportPP (packet -
 	// replay) and DecisionsPP (replay - flow).
 	GapPP       *float64 `json:"gap_pp,omitempty"`
 	GapCI95     *float64 `json:"gap_ci95,omitempty"`

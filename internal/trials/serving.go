@@ -29,6 +29,9 @@ type Trial struct {
 	World  string
 	Policy scenarios.Policy
 	Seed   uint64
+	// Wrap, if set, puts another policy in the place of the scenario's, which it is
+	// given: a run that repeats decisions made elsewhere.
+	Wrap func(scheduler.Policy) scheduler.Policy
 }
 
 // Label is the policy's name in results.
@@ -95,6 +98,9 @@ func Serving(s *scenarios.Scenario, p *fabric.Plan, t Trial, reqs []workload.Req
 	})
 	if err != nil {
 		return nil, err
+	}
+	if t.Wrap != nil {
+		policy = t.Wrap(policy)
 	}
 	return controller.NewServing(controller.Config{
 		World: t.World, Policy: Label(t.Policy), Seed: t.Seed, Requests: reqs,

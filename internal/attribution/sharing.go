@@ -1,0 +1,101 @@
+package attribution
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// met says whom a transfer met on its links while it lasted.
+type met struct {
+	earlier bool // another that was there when this one came
+	later   bool // another that came while this one was there
+}
+
+// span is a transfer's time and links.
+type span struct {
+	row        int
+	start, end float64
+	links      []int
+}
+
+// meetings finds, for each row of a trial, whom its transfer met. A transfer lasts
+// from its start to its end in the slower of the two worlds, so that those that met
+// nobody met nobody in either. Rows without a completed transfer take no part.
+func meetings(packet, replay []results.Record) []met {
+	out := make([]met, len(packet))
+	names := linkNames{}
+	spans := make([]span, 0, len(packet))
+	for i := range packet {
+		p := &packet[i]
+		if moved(p) {
+			took := max(p.TransferMS, replay[i].TransferMS)
+			spans = append(spans, span{i, p.TransferStartMS, p.TransferStartMS + took, names.of(p)})
+		}
+	}
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var there []*span
+	for i := range spans {
+		x := &spans[i]
+		there = slices.DeleteFunc(there, func(y *span) bool { return y.end <= x.start })
+		for _, y := range there {
+			if share(x.links, y.links) {
+				out[x.row].earlier, out[y.row].later = true, true
+			}
+		}
+		there = append(there, x)
+	}
+	return out
+}
+
+// moved says that a record has a completed transfer of some bytes.
+func moved(r *results.Record) bool {
+	return r.Status == results.Completed && len(r.Streams) > 0 && r.TransferMS > 0
+}
+
+// linkNames numbers directed links by the nodes at their ends, and where an end is an
+// instance by its NIC.
+type linkNames map[linkName]int
+
+type linkName struct {
+	from, to string
+	nic      int
+}
+
+// of lists a transfer's links, sorted, each once.
+func (l linkNames) of(r *results.Record) []int {
+	var out []int
+	for i := range r.Streams {
+		s := &r.Streams[i]
+		for h := 1; h < len(s.Path); h++ {
+			name := linkName{from: s.Path[h-1], to: s.Path[h]}
+			if h == 1 || h == len(s.Path)-1 {
+				name.nic = s.NIC
+			}
+			n, ok := l[name]
+			if !ok {
+				n = len(l)
+				l[name] = n
+			}
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// share says whether two sorted lists have an element in common.
+func share(a, b []int) bool {
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch {
+		case a[i] == b[j]:
+			return true
+		case a[i] < b[j]:
+			i++
+		default:
+			j++
+		}
+	}
+	return false
+}

@@ -1,0 +1,64 @@
+package attribution
+
+import (
+	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Table holds what the waterfalls need of the stages' records. The zero value is empty
+// and ready. Not safe for concurrent use.
+type Table struct {
+	columns map[cell]paired.Column
+	packet  map[string]int // requests of the packet run by policy
+	seeds   map[uint64]bool
+	wide    map[uint64]bool // of the flow stage
+}
+
+type cell struct {
+	stage          Stage
+	policy, metric string
+}
+
+// Add takes a stage's records; those that did not complete do not count, and their
+// order does not matter.
+func (t *Table) Add(stage Stage, records []results.Record) {
+	if t.columns == nil {
+		t.columns, t.packet = map[cell]paired.Column{}, map[string]int{}
+		t.seeds, t.wide = map[uint64]bool{}, map[uint64]bool{}
+	}
+	for i := range records {
+		r := &records[i]
+		switch stage {
+		case StagePacket:
+			t.packet[r.Policy]++
+			t.seeds[r.Seed] = true
+		case StageFlow:
+			t.wide[r.Seed] = true
+		}
+		if r.Status != results.Completed {
+			continue
+		}
+		key := paired.Key{Seed: r.Seed, ID: r.ID}
+		t.column(cell{stage, r.Policy, results.MetricTransfer})[key] = r.TransferMS
+		if r.TTFTMS != nil {
+			t.column(cell{stage, r.Policy, results.MetricTTFT})[key] = *r.TTFTMS
+		}
+	}
+}
+
+func (t *Table) column(c cell) paired.Column {
+	if t.columns[c] == nil {
+		t.columns[c] = paired.Column{}
+	}
+	return t.columns[c]
+}
+
+// chain gives a policy's columns in the order of the stages.
+func (t *Table) chain(policy, metric string) []paired.Column {
+	stages := Stages()
+	out := make([]paired.Column, len(stages))
+	for i, s := range stages {
+		out[i] = t.columns[cell{s, policy, metric}]
+	}
+	return out
+}

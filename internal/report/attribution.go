@@ -1,0 +1,168 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// attribution prints where the gap comes from: the waterfall of the means, that of the
+// gains, and what packets did to each class of transfer.
+func attribution(b *bytes.Buffer, s *results.Summary, o Options) {
+	a := s.Attribution
+	if a == nil {
+		return
+	}
+	b.WriteByte('\n')
+	wrap(b, fmt.Sprintf("where the gap comes from (seeds %s, paired by request; each step is a run with one thing more of the packet "+
+		"world, the steps add up to packet - tier model; * after a step: its 95 %% interval excludes 0)", seedList(a.Seeds)), "", o.width())
+	waterfalls(b, "mean", "ms", a.Means, o)
+	shown, hidden := chosen(a.Gains)
+	waterfalls(b, "gain", "steps in pp", shown, o)
+	if hidden > 0 {
+		wrap(b, fmt.Sprintf("%d further comparisons are in the run folder's summary", hidden), "  ", o.width())
+	}
+	decisions(b, a, o.width())
+	transport(b, a, o)
+}
+
+// mostGains is how many comparisons the text shows: more hide what they are about.
+const mostGains = 12
+
+// chosen keeps the comparisons against the first baseline, where all are too many.
+func chosen(gains []results.Waterfall) (shown []results.Waterfall, hidden int) {
+	if len(gains) <= mostGains {
+		return gains, 0
+	}
+	for i := range gains {
+		if gains[i].Baseline == gains[0].Baseline {
+			shown = append(shown, gains[i])
+		}
+	}
+	return shown, len(gains) - len(shown)
+}
+
+// waterfalls prints one row a waterfall. The steps have no rank: a sum with a part
+// left out is no sum.
+func waterfalls(b *bytes.Buffer, what, unit string, list []results.Waterfall, o Options) {
+	steps := stepNames(list)
+	if steps == nil {
+		return
+	}
+	columns := []column{{head: fmt.Sprintf("%s (%s)", what, unit), left: true}, {head: "metric", left: true}, {head: "tier"}}
+	for _, name := range steps {
+		columns = append(columns, column{head: name})
+	}
+	t := newTable(append(columns, column{head: "packet"}, column{head: "gap ± 95 %", rank: 1})...)
+	last := ""
+	for i := range list {
+		w := &list[i]
+		name := w.Policy
+		if w.Baseline != "" {
+			name += " vs " + w.Baseline
+		}
+		shown := name
+		if name == last {
+			shown = ""
+		}
+		last = name
+		t.add(waterfallRow(w, shown, len(steps))...)
+	}
+	b.WriteByte('\n')
+	t.render(b, o.width())
+	for i := range list {
+		if w := &list[i]; w.Reason != "" {
+			wrap(b, fmt.Sprintf("%s %s: %s", w.Policy, metricName(w.Metric), w.Reason), "  ", o.width())
+		} else if w.NotCompared > 0 && w.Metric == results.MetricTransfer {
+			wrap(b, fmt.Sprintf("%s: %d requests did not complete in every stage and are left out", w.Policy, w.NotCompared), "  ", o.width())
+		}
+	}
+}
+
+func waterfallRow(w *results.Waterfall, name string, steps int) []string {
+	cells := []string{name, metricName(w.Metric)}
+	if w.Reason != "" {
+		for range steps + 3 {
+			cells = append(cells, "-")
+		}
+		return cells
+	}
+	level := number
+	if w.Unit == "pp" {
+		level = func(v float64) string { return signed(v) + "%" }
+	}
+	cells = append(cells, level(w.Levels[0].Value))
+	for _, s := range w.Steps {
+		text := signed(s.Value)
+		if s.CI95 != nil && (s.Value > *s.CI95 || -s.Value > *s.CI95) {
+			text += "*"
+		} else {
+			text += " " // digits stay below each other
+		}
+		cells = append(cells, text)
+	}
+	return append(cells, level(w.Levels[len(w.Levels)-1].Value), change(w.Gap, w.GapCI95, ""))
+}
+
+// stepNames are those of the first waterfall that has any; nil when none has.
+func stepNames(list []results.Waterfall) []string {
+	for i := range list {
+		var names []string
+		for _, s := range list[i].Steps {
+			names = append(names, s.Name)
+		}
+		if names != nil {
+			return names
+		}
+	}
+	return nil
+}
+
+func decisions(b *bytes.Buffer, a *results.Attribution, width int) {
+	if len(a.Decisions) == 0 {
+		return
+	}
+	text := "requests sent to another decode instance than in the flow world:"
+	for i, d := range a.Decisions {
+		if i > 0 {
+			text += ","
+		}
+		text += fmt.Sprintf(" %s %d of %d", d.Policy, d.Different, d.Requests)
+	}
+	wrap(b, text, "", width)
+}
+
+// transport prints the classes over all policies, and the check on transfers without company.
+func transport(b *bytes.Buffer, a *results.Attribution, o Options) {
+	t := newTable(column{head: "transfers that", left: true}, column{head: "number"},
+		column{head: "packet/replay p50"}, column{head: "p90"}, column{head: "of the mean, ms"})
+	for _, c := range a.Transport {
+		if c.Policy == results.AllPolicies {
+			t.add(className(c.Class), fmt.Sprint(c.N), fmt.Sprintf("%.3f", c.P50), fmt.Sprintf("%.3f", c.P90), signed(c.ExcessMS))
+		}
+	}
+	if len(t.rows) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	t.render(b, o.width())
+	if c := a.Alone; c != nil {
+		verdict := "within"
+		if !c.Within {
+			verdict = "NOT within"
+		}
+		wrap(b, fmt.Sprintf("alone against ideal: %.2f %% off at the median, %.2f %% at the 99th percentile: %s the %g %% and %g %% of a run to be believed",
+			c.P50Pct, c.P99Pct, verdict, c.LimitP50Pct, c.LimitP99Pct), "  ", o.width())
+	}
+}
+
+func className(class string) string {
+	if name, ok := map[string]string{
+		"alone": "were alone on their links", "unslowed": "shared no bottleneck", "newcomer": "were slowed as newcomers",
+		"incumbent": "were slowed as incumbents", "both": "were slowed as both",
+	}[class]; ok {
+		return name
+	}
+	return class
+}
