@@ -48,7 +48,7 @@ func (f *runFlags) add(cmd *cobra.Command) {
 
 func (f *runFlags) addWorlds(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.worlds, "worlds", []string{results.WorldPacket, results.WorldFlow},
-		"run the experiment in these worlds: packet, flow or both")
+		"packet, or packet,flow for the flow world beside it (for the flow world alone: netkvlab sim)")
 }
 
 // checkWorlds refuses worlds that a lab has no part in.
