@@ -233,6 +233,20 @@ func (s *State) need(r *Request, hitTokens int) int64 {
 	return int64(max(r.PromptTokens-hitTokens, 0)+max(r.OutputTokens, 0)) * s.o.KVBytesPerToken
 }
 
+// Usable returns the KV memory of a decode instance in whole blocks, in bytes: what
+// one that is idle can give.
+func (s *State) Usable() int64 {
+	block := int64(s.o.BlockTokens) * s.o.KVBytesPerToken
+	return s.o.MemoryBytes / block * block
+}
+
+// Footprint returns what a request takes of an instance's memory, in bytes: prompt
+// and output, each in whole blocks, whether the cache holds some of them or not. One that is larger than Usable
+// fits nowhere, however long it waits.
+func (s *State) Footprint(r *Request) int64 {
+	return (s.blocksFor(r.PromptTokens) + s.blocksFor(r.OutputTokens)) * int64(s.o.BlockTokens) * s.o.KVBytesPerToken
+}
+
 // blocksFor returns ceil(tokens / BlockTokens).
 func (s *State) blocksFor(tokens int) int64 {
 	return (int64(max(tokens, 0)) + int64(s.o.BlockTokens) - 1) / int64(s.o.BlockTokens)

@@ -39,10 +39,10 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 }
 
 // hold keeps a request that no instance can take now; when none ever can, it fails.
+// scratch is the request.
 func (c *Serving) hold(f *flight) {
-	whole := int64(f.req.PromptTokens+f.req.OutputTokens) * c.cfg.KVBytesPerToken
-	if whole > c.cfg.MemoryBytes {
-		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory, an instance has %d", whole, c.cfg.MemoryBytes))
+	if need, have := c.cfg.State.Footprint(&c.scratch), c.cfg.State.Usable(); need > have {
+		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory in whole blocks, an instance has %d", need, have))
 		return
 	}
 	if !c.anyDecodeUp() {
@@ -76,6 +76,27 @@ func (c *Serving) retryHeld(now time.Duration) {
 			c.held = append([]int{f.req.ID}, c.held[:len(c.held)-1]...)
 			return
 		}
+	}
+}
+
+// stuck fails the held requests when nothing can change for them any more: all others
+// have ended, and the instances are idle with all their memory free.
+func (c *Serving) stuck() {
+	if len(c.held) == 0 || c.next < len(c.flights) || c.ended+len(c.held) < len(c.flights) {
+		return
+	}
+	for d, down := range c.downD {
+		if !down && (c.booked[d] != 0 || c.free[d] < c.cfg.State.Usable()) {
+			return
+		}
+	}
+	for i := range c.flights {
+		if s := c.flights[i].stage; s < stageCompleted && s != stageHeld {
+			return
+		}
+	}
+	for i := range c.flights {
+		c.fail(&c.flights[i], "no decode instance can take it, though all are idle: too little of engine.decode.memory is left above minFree")
 	}
 }
 
@@ -118,6 +139,17 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	f.payload = int64(f.req.PromptTokens-f.decision.HitTokens) * c.cfg.KVBytesPerToken
 	f.emulated = EmulatedBytes(f.payload, c.cfg.RateScale)
 	f.stage, f.startIssued, f.senderStart = stageTransfer, now, nothing
+	a := c.transfer(f)
+	// A full prefix hit moves nothing that could wait for the prefill; the first token does.
+	f.unsent = a.Pieces > 0 && len(a.Streams) == 0
+	if !f.unsent {
+		c.act(a)
+	}
+	c.expect(f, max(now, a.ReleaseTo), c.cfg.TransferTimeout)
+}
+
+// transfer is the order to move a payload; with overlap its pieces leave as they are computed.
+func (c *Serving) transfer(f *flight) Action {
 	a := Action{
 		Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode,
 		Streams: c.streams(f),
@@ -127,8 +159,7 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 		a.ReleaseFrom = f.started
 		a.ReleaseTo = f.started + c.cfg.Prefill.Model.Prefill(f.req.PromptTokens)
 	}
-	c.act(a)
-	c.expect(f, max(now, a.ReleaseTo), c.cfg.TransferTimeout)
+	return a
 }
 
 // streams cuts the payload; a full prefix hit needs none.

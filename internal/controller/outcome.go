@@ -106,7 +106,9 @@ func (c *Serving) giveUp(f *flight, reason string) {
 	if f.hasDecode && !c.downD[f.decode] {
 		c.act(Action{Kind: DoCancelDecode, Request: f.req.ID, Attempt: f.attempt, Decode: f.decode, Reason: reason})
 	}
-	if f.prefill >= 0 && !c.pool.down[f.prefill] && (f.stage == stagePrefill || f.stage == stageTransfer) {
+	// With overlap the prompt may still be computing in any stage before the last byte.
+	busy := f.stage == stagePrefill || f.stage == stageTransfer || !f.computed && (f.stage == stageHeld || f.stage == stageReserving)
+	if f.prefill >= 0 && !c.pool.down[f.prefill] && busy {
 		c.act(Action{Kind: DoCancelPrefill, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Reason: reason})
 	}
 	f.wasted += f.moved

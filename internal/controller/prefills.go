@@ -85,6 +85,16 @@ func (p *prefillPool) finish(i int, at time.Duration, tokens int) time.Duration 
 	return p.until[i]
 }
 
+// forget takes a prompt that will not be finished off an instance's books.
+func (p *prefillPool) forget(i int, at time.Duration, r *workload.Request) {
+	p.settle(i, at)
+	id := uint64(r.ID)
+	if p.models[i].Cancel(at, id) {
+		p.tokens[i] -= p.jobs[i][id]
+		delete(p.jobs[i], id)
+	}
+}
+
 // settle takes the prompts that the model has finished by now off the books.
 func (p *prefillPool) settle(i int, now time.Duration) {
 	for _, ev := range p.models[i].Advance(now) {

@@ -39,6 +39,7 @@ type flight struct {
 	hasDecode       bool // a decision is on the scheduler's books
 
 	computed     bool // the prefill has finished
+	unsent       bool // nothing has to move, and the transfer is told when the prefill has finished
 	payload      int64
 	emulated     int64
 	startIssued  time.Duration // when the transfer was ordered
@@ -149,12 +150,16 @@ func (c *Serving) Wake(now time.Duration) []Action {
 			c.fail(&c.flights[i], fmt.Sprintf("not finished %v after the last arrival", c.cfg.Drain))
 		}
 	}
+	c.stuck()
 	return c.actions
 }
 
 // startPrefill sends a prompt to the least loaded prefill instance. The time is
 // the arrival's, not the wake-up's: lateness must not change the choice.
 func (c *Serving) startPrefill(at time.Duration, f *flight) {
+	if f.prefill >= 0 {
+		c.pool.forget(f.prefill, at, f.req) // a prompt that was cancelled
+	}
 	p, ok := c.pool.choose(at, f.req)
 	if !ok {
 		c.fail(f, "no prefill instance is up")
@@ -214,6 +219,7 @@ func (c *Serving) Handle(now time.Duration, ev Event) []Action {
 	case Congestion:
 		c.cfg.State.SetCongestion(ev.Congestion)
 	}
+	c.stuck()
 	return c.actions
 }
 
@@ -237,7 +243,11 @@ func (c *Serving) onPrefillDone(now time.Duration, ev Event) {
 		return
 	}
 	f.prefilled, f.computed = ev.At, true
-	if f.stage == stagePrefill {
+	switch {
+	case f.stage == stagePrefill:
 		c.choose(now, f)
+	case f.stage == stageTransfer && f.unsent:
+		f.unsent, f.startIssued = false, now
+		c.act(c.transfer(f))
 	}
 }

@@ -20,7 +20,7 @@ type bench struct {
 	prefills, decodes int
 	policy            string
 	batch             int
-	memory            int64
+	memory, minFree   int64
 	mode              engine.Mode
 	prefillPerToken   time.Duration
 	step              time.Duration
@@ -57,7 +57,7 @@ func (b bench) start(t *testing.T) (*Serving, *world) {
 	}
 	state, err := scheduler.NewState(scheduler.Options{
 		Prefills: b.prefills, Decodes: b.decodes, MaxBatch: b.batch, BlockTokens: 512, KVBytesPerToken: kvBytes,
-		MemoryBytes: b.memory, DecodeBase: b.step, InFlightCap: 16, Separation: true, Oracle: oracle,
+		MemoryBytes: b.memory, MinFreeBytes: b.minFree, DecodeBase: b.step, InFlightCap: 16, Separation: true, Oracle: oracle,
 	})
 	require.NoError(t, err)
 	policy, err := scheduler.New(b.policy, scheduler.PolicyOptions{CacheWeight: 1, LoadWeight: 1})
@@ -405,6 +405,81 @@ func TestOverlapHidesTheTransferBehindThePrefill(t *testing.T) {
 	assert.InDelta(t, 200, r.PrefillMS, 1e-9)
 	assert.InDelta(t, 40, r.TransferMS, 1e-9, "only what is visible after the prefill")
 	assert.InDelta(t, 270, *r.TTFTMS, 1e-9)
+}
+
+func TestOverlapWithNothingToMoveStillWaitsForThePrefill(t *testing.T) {
+	b := one()
+	b.edit = func(c *Config) { c.OverlapPieces = func(int) int { return 4 } }
+	b.requests = []workload.Request{request(0, 0, 1024, 2, 1, 2), request(1, time.Second, 1024, 2, 1, 2)}
+	c, w := b.start(t)
+	w.onTransfer = func(a Action) *Event {
+		if len(a.Streams) == 0 {
+			return nil // there at once
+		}
+		return &Event{Kind: TransferDone, At: a.ReleaseTo, BytesEmulated: 102_400, Decode: a.Decode}
+	}
+	w.run(c)
+	r := lawful(t, c)[1]
+	assert.Equal(t, 1024, r.HitTokens)
+	assert.InDelta(t, 102.4, r.PrefillMS, 1e-9)
+	assert.Zero(t, r.TransferMS)
+	assert.InDelta(t, 132.4, *r.TTFTMS, 1e-9)
+}
+
+func TestATransferThatFailsDuringThePrefillStartsBothAnew(t *testing.T) {
+	b := one()
+	b.edit = func(c *Config) { c.OverlapPieces = func(int) int { return 4 } }
+	b.requests = []workload.Request{request(0, 0, 2000, 2)}
+	c, w := b.start(t)
+	failures := 2
+	w.onTransfer = func(a Action) *Event {
+		if failures--; failures >= 0 {
+			return &Event{Kind: Failed, At: w.now + 50*time.Millisecond, Reason: "cut", Decode: a.Decode}
+		}
+		return &Event{Kind: TransferDone, At: a.ReleaseTo, BytesEmulated: 200_000, Decode: a.Decode}
+	}
+	w.run(c)
+	r := lawful(t, c)[0]
+	require.Equal(t, results.Completed, r.Status, r.Reason)
+	assert.InDelta(t, 100, r.PrefillWaitMS, 1e-9, "two attempts of 50 ms")
+	assert.InDelta(t, 330, *r.TTFTMS, 1e-9)
+}
+
+func TestALostDecodeInstanceDoesNotLeaveThePromptComputing(t *testing.T) {
+	b := one()
+	b.decodes = 2
+	b.edit = func(c *Config) { c.OverlapPieces = func(int) int { return 4 } }
+	b.requests = []workload.Request{request(0, 0, 2000, 2)}
+	c, w := b.start(t)
+	w.deafD[0] = true // and does not answer the reservation
+	w.run(c)
+	r := lawful(t, c)[0]
+	require.Equal(t, results.Completed, r.Status, r.Reason)
+}
+
+func TestRequestsThatNoIdleInstanceTakesDoNotWaitForTheDrainLimit(t *testing.T) {
+	b := one()
+	b.memory = 5 * 512 * kvBytes
+	b.requests = []workload.Request{request(0, 0, 2100, 100), request(1, 0, 2000, 100)}
+	c, w := b.start(t)
+	w.run(c)
+	rows := lawful(t, c)
+	assert.Equal(t, "needs 3072000 bytes of KV memory in whole blocks, an instance has 2560000", rows[0].Reason)
+	assert.Equal(t, results.Completed, rows[1].Status)
+	assert.Less(t, w.now, time.Minute)
+}
+
+func TestRequestsThatMinFreeShutsOutFailWhenAllIsIdle(t *testing.T) {
+	b := one()
+	b.memory = 5 * 512 * kvBytes
+	b.minFree = 1_000_000
+	b.requests = []workload.Request{request(0, 0, 1000, 100), request(1, 0, 2000, 100)}
+	c, w := b.start(t)
+	w.run(c)
+	rows := lawful(t, c)
+	assert.Equal(t, results.Completed, rows[0].Status)
+	assert.Contains(t, rows[1].Reason, "no decode instance can take it")
+	assert.Less(t, w.now, time.Minute)
 }
 
 func TestStickyPathsStayTheSameForAPair(t *testing.T) {
