@@ -23,6 +23,7 @@ type schemaNode struct {
 	Items       *schemaNode            `json:"items,omitempty"`
 	MinItems    int                    `json:"minItems,omitempty"`
 	MaxItems    int                    `json:"maxItems,omitempty"`
+	Unique      bool                   `json:"uniqueItems,omitempty"`
 	Properties  map[string]*schemaNode `json:"properties,omitempty"`
 	Required    []string               `json:"required,omitempty"`
 	Additional  *bool                  `json:"additionalProperties,omitempty"`
@@ -109,7 +110,7 @@ func (f *field) valueSchema(v reflect.Value) *schemaNode {
 		lo, hi, _ := strings.Cut(f.rangeText, "..")
 		return &schemaNode{Type: "number", Minimum: json.Number(lo), Maximum: json.Number(hi)}
 	case kindList:
-		return &schemaNode{Type: "array", Items: f.elem.schema(reflect.Value{}), MinItems: f.least, MaxItems: f.most}
+		return &schemaNode{Type: "array", Items: f.elem.schema(reflect.Value{}), MinItems: f.least, MaxItems: f.most, Unique: f.elem.kind == kindSeed}
 	case kindSection:
 		return f.sectionSchema(v)
 	default:

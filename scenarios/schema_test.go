@@ -38,9 +38,19 @@ func (n *schemaNode) accepts(v any) bool {
 		return len(n.Enum) == 0 && n.acceptsNumber(number(v))
 	case []any:
 		return len(v) >= n.MinItems && (n.MaxItems == 0 || len(v) <= n.MaxItems) &&
+			(!n.Unique || allDifferent(v)) &&
 			!slices.ContainsFunc(v, func(item any) bool { return n.Items != nil && !n.Items.accepts(item) })
 	case map[string]any:
 		return n.acceptsMapping(v)
+	}
+	return true
+}
+
+func allDifferent(items []any) bool {
+	for i, item := range items {
+		if slices.Contains(items[:i], item) {
+			return false
+		}
 	}
 	return true
 }
@@ -130,7 +140,7 @@ func TestTheSchemaRefusesWhatParseRefuses(t *testing.T) {
 		"topology: {nicRate: 25gbps}", "topology: {nicRate: 25e9}", "topology: {nicRate: 25000000000}", "topology: {nicRate: 25Gibps}", "topology: {nicRate: -1Gbps}",
 		"slo: {ttft: 4}", "slo: {ttft: 4 s}", "workload: {synthetic: {rate: 4}}", "scale: {rate: 0}", "scale: {rate: automatic}", "scale: {time: 0.01}",
 		"transfer: {paths: randm}", "transfer: {integrity: 1}", "policies: [netkv]", "policies: [{label: x}]", "policies: [{name: rr, weight: 2}]",
-		"seeds: []", "seeds: [-1]", "seeds: [1.5]", "seeds: 1", "model: {preset: llama}", "model: {kvDtype: fp32}", "placement: {pattern: [prefil]}",
+		"seeds: []", "seeds: [1, 2, 1]", "seeds: [-1]", "seeds: [1.5]", "seeds: 1", "model: {preset: llama}", "model: {kvDtype: fp32}", "placement: {pattern: [prefil]}",
 		"workload: {flows: {list: [{from: i0}]}}", "engine: {decode: {memory: 80}}", "buffers: auto", "topology: {buffers: {switchEmulated: 64}}", "topology: 4",
 	} {
 		var v any

@@ -55,7 +55,7 @@ func (f *runFlags) addWorlds(cmd *cobra.Command) {
 func (f *runFlags) checkWorlds() error {
 	for _, w := range f.worlds {
 		if w != results.WorldPacket && w != results.WorldFlow {
-			return usagef("--worlds: must be packet, flow or packet,flow, got %q", w)
+			return usagef("--worlds: must be packet or packet,flow, got %q", w)
 		}
 	}
 	if !slices.Contains(f.worlds, results.WorldPacket) {
