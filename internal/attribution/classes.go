@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -38,6 +39,7 @@ const (
 type classified struct {
 	policy, class string
 	packet, fluid float64 // ms
+	tier, streams int
 }
 
 // Transport describes what packets did to the transfers of a run: one row a policy and
@@ -96,7 +98,7 @@ func classify(ctx context.Context, cfg flowworld.Config, packet, replay []result
 		}
 		out = append(out, classified{
 			policy: packet[i].Policy, class: classOf(meets[i], replay[i].TransferMS, ideal[i].TransferMS),
-			packet: packet[i].TransferMS, fluid: replay[i].TransferMS,
+			packet: packet[i].TransferMS, fluid: replay[i].TransferMS, tier: packet[i].Tier, streams: len(packet[i].Streams),
 		})
 	}
 	return out, nil
@@ -151,23 +153,38 @@ func describe(all []classified, policy, class string, completed int) (results.Tr
 	return row, true
 }
 
+// checkAlone is nil when no transfer was alone.
 func checkAlone(all []classified) *results.AloneCheck {
-	var ratios, off []float64
+	c := &results.AloneCheck{LimitP50Pct: aloneLimitP50Pct, LimitP99Pct: aloneLimitP99Pct, Tiers: map[string]results.AloneFigures{}}
+	var ratios []float64
+	byTier := map[int][]float64{}
 	for i := range all {
 		if t := &all[i]; t.class == ClassAlone {
 			ratios = append(ratios, t.packet/t.fluid)
-			off = append(off, 100*math.Abs(t.packet/t.fluid-1))
+			byTier[t.tier] = append(byTier[t.tier], t.packet/t.fluid)
+			c.Streams = max(c.Streams, t.streams)
 		}
 	}
 	if len(ratios) == 0 {
 		return nil
 	}
-	slices.Sort(ratios)
-	slices.Sort(off)
-	c := &results.AloneCheck{
-		N: len(ratios), P50Pct: 100 * math.Abs(results.Percentile(ratios, 50)-1), P99Pct: results.Percentile(off, 99),
-		LimitP50Pct: aloneLimitP50Pct, LimitP99Pct: aloneLimitP99Pct,
+	c.AloneFigures = offIdeal(ratios)
+	for tier, r := range byTier {
+		c.Tiers[strconv.Itoa(tier)] = offIdeal(r)
 	}
 	c.Within = c.P50Pct <= c.LimitP50Pct && c.P99Pct <= c.LimitP99Pct
 	return c
+}
+
+// offIdeal sums up ratios of which each should be 1; it sorts them.
+func offIdeal(ratios []float64) results.AloneFigures {
+	off := make([]float64, len(ratios))
+	for i, r := range ratios {
+		off[i] = 100 * math.Abs(r-1)
+	}
+	slices.Sort(ratios)
+	slices.Sort(off)
+	return results.AloneFigures{
+		N: len(ratios), P50Pct: 100 * math.Abs(results.Percentile(ratios, 50)-1), P99Pct: results.Percentile(off, 99),
+	}
 }

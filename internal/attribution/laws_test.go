@@ -168,6 +168,8 @@ func TestClassesOfAPolicyAddUpToItsTransportStep(t *testing.T) {
 	assert.Equal(t, n[results.AllPolicies], n["rr"]+n["cla"]+n["netkv-full"])
 	assert.False(t, a.Alone.Within, "packets that take 5% longer are not ideal")
 	assert.InDelta(t, 5, a.Alone.P50Pct, 2)
+	assert.Equal(t, 4, a.Alone.Streams)
+	assert.Equal(t, a.Alone.N, a.Alone.Tiers["2"].N+a.Alone.Tiers["3"].N)
 }
 
 // What did not complete in one world takes no part in any, and is counted.

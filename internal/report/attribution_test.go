@@ -60,7 +60,9 @@ func attributed() *results.Summary {
 			{Policy: "all", Class: "incumbent", N: 700, P50: 0.97, P90: 1.2, ExcessMS: -15.1},
 			{Policy: "all", Class: "both", N: 497, P50: 1, P90: 1.3, ExcessMS: 2.2},
 		},
-		Alone: &results.AloneCheck{N: 190, P50Pct: 0.31, P99Pct: 11.2, LimitP50Pct: 1, LimitP99Pct: 10},
+		Alone: &results.AloneCheck{
+			AloneFigures: results.AloneFigures{N: 190, P50Pct: 0.31, P99Pct: 11.2}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 4,
+		},
 	}
 	return s
 }

@@ -93,14 +93,22 @@ type TransportClass struct {
 }
 
 // AloneCheck compares transfers that met no other with the time that frames at the
-// links' rates take: no model of sharing is involved.
+// links' rates take: no model of sharing between transfers is involved. A transfer of several
+// streams still competes with itself, and ends with its slowest stream; with one
+// stream (Streams 1) what is left is the emulation alone.
 type AloneCheck struct {
-	N int `json:"n"`
-	// P50Pct is the median's distance from ideal, P99Pct the distance that 99% of the
-	// transfers keep; both in percent, and never negative.
-	P50Pct      float64 `json:"p50_pct"`
-	P99Pct      float64 `json:"p99_pct"`
+	AloneFigures
 	LimitP50Pct float64 `json:"limit_p50_pct"`
 	LimitP99Pct float64 `json:"limit_p99_pct"`
-	Within      bool    `json:"within"` // both limits are kept
+	Within      bool    `json:"within"`  // both limits are kept
+	Streams     int     `json:"streams"` // the most that one of the transfers had
+	// Tiers has the same figures for each tier, "0" to "3", that has such transfers.
+	Tiers map[string]AloneFigures `json:"tiers"`
+}
+
+// AloneFigures are distances from ideal in percent, never negative.
+type AloneFigures struct {
+	N      int     `json:"n"`
+	P50Pct float64 `json:"p50_pct"` // of the median
+	P99Pct float64 `json:"p99_pct"` // which 99% of the transfers keep
 }
