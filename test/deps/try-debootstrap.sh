@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Tries scripts/deps.sh where nothing is installed: a minimal Debian made by
-# debootstrap, entered by chroot. It checks that the script installs what is missing,
-# through sudo, that a second run changes nothing and takes under a second, that
-# `make build` then works with the Go that was installed, and that a user without
-# root is told what to do. Needs root, debootstrap and a Debian mirror; takes some minutes. Not in CI.
+# Runs README's first command where nothing is installed: a minimal Debian made by
+# debootstrap, entered by chroot. It checks that scripts/deps.sh tells a user without
+# root what to do, that `make demo`, by a user with sudo, installs what is missing,
+# builds, and runs the quickstart on a lab that really stands in there, that nothing of
+# the lab is left, and that a second scripts/deps.sh changes nothing and takes under a
+# second. Needs root, debootstrap and a Debian mirror; takes some minutes. Not in CI.
 #
 #   test/deps/try-debootstrap.sh [suite]     default bookworm
 #
@@ -24,14 +25,18 @@ fail() {
 
 [ "$(id -u)" -eq 0 ] || fail "root is needed for debootstrap and chroot"
 command -v debootstrap >/dev/null || fail "install debootstrap first"
+# In namespaces of its own for mounts and processes, whatever is mounted or started in
+# the new root ends with this script, even if it is killed.
+[ "${1:-}" = --inside ] || exec unshare --mount --propagation private --pid --fork --kill-child "$0" --inside "$suite"
+suite=$2
 
 work=$(mktemp -d /tmp/netkvlab-deps.XXXXXX)
 target=$work/root
 cleanup() {
-  umount "$target/proc" 2>/dev/null || true
+  for dir in dev/pts run sys proc; do umount -R "$target/$dir" 2>/dev/null || true; done
   # rm would follow into a mount that is still there.
-  if mountpoint -q "$target/proc"; then
-    say "$target/proc is still mounted: unmount it and remove $work"
+  if grep -q " $target/" /proc/self/mounts; then
+    say "something is still mounted below $target: remove $work after a reboot"
   elif [ "${KEEP:-0}" = 1 ]; then
     say "left in place: $work"
   else
@@ -49,6 +54,10 @@ say "making a minimal $suite"
 debootstrap --variant=minbase "$suite" "$target" "$mirror" >"$work/debootstrap.log" 2>&1 ||
   { tail -n 20 "$work/debootstrap.log"; fail "debootstrap"; }
 mount -t proc proc "$target/proc"
+mount -t sysfs sysfs "$target/sys"
+mount -t tmpfs tmpfs "$target/run"
+mkdir -p "$target/dev/pts"
+mount -t devpts devpts "$target/dev/pts"
 cp -L /etc/resolv.conf "$target/etc/resolv.conf"
 echo "127.0.0.1 localhost $(uname -n)" >"$target/etc/hosts"
 # A site's own certificate authorities, if it has any.
@@ -69,17 +78,26 @@ say "--check names what is missing"
 if inside bash /src/scripts/deps.sh --check >"$work/check.log" 2>&1; then fail "--check found nothing missing"; fi
 cat "$work/check.log"
 
-inside sh -ec 'apt-get -qq update; apt-get -qq install -y --no-install-recommends sudo; useradd -m dev;
+say "installing what README asks for: git, make and sudo"
+inside sh -ec 'apt-get -qq update; apt-get -qq install -y --no-install-recommends git make sudo ca-certificates; useradd -m dev;
   echo "dev ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/dev; chown -R dev /src' >"$work/sudo.log" 2>&1 ||
-  { cat "$work/sudo.log"; fail "installing sudo"; }
+  { cat "$work/sudo.log"; fail "installing git, make and sudo"; }
 as_dev() { inside HOME=/home/dev setpriv --reuid=dev --regid=dev --init-groups "$@"; }
 
-say "first run, by a user with sudo"
-as_dev bash /src/scripts/deps.sh
+say "make demo, by a user with sudo"
+as_dev make -C /src demo || fail "make demo"
 say "go: $(as_dev bash /src/scripts/deps.sh --print-go)"
 
+summary=$(find "$target/src/netkvlab-runs" -name summary.json)
+[ -n "$summary" ] || fail "make demo left no run folder"
+grep -q '"verdict"' "$summary" || fail "$summary has no verdict"
+say "verdict: $(sed -n 's/.*"verdict": *"\([a-z]*\)".*/\1/p' "$summary")"
+left=$(find "$target/run/netns" "$target/run/netkvlab" -mindepth 1 2>/dev/null || true)
+[ -z "$left" ] || fail "the lab left: $left"
+if grep -sqx kvagent "$target"/proc/[0-9]*/comm; then fail "the lab left agents running"; fi
+
 packages >"$work/before"
-say "second run"
+say "deps.sh again"
 t0=$(date +%s%N)
 as_dev bash /src/scripts/deps.sh
 took=$((($(date +%s%N) - t0) / 1000000))
@@ -87,8 +105,5 @@ packages | diff "$work/before" - || fail "the second run changed packages"
 [ "$took" -lt 1000 ] || fail "the second run took $took ms"
 say "second run: nothing changed, $took ms"
 as_dev bash /src/scripts/deps.sh --check || fail "--check after installing"
-
-say "make build"
-as_dev make -C /src build
 say "$(as_dev /src/bin/netkvlab version | head -n 1)"
 say "passed"
