@@ -115,6 +115,7 @@ func TestReportsMatchTheirGoldenFiles(t *testing.T) {
 		{"troubled", 100, func(b *bytes.Buffer, o Options) error { return Text(b, troubled(), o) }},
 		{"narrow", 72, func(b *bytes.Buffer, o Options) error { return Text(b, bothWorlds(), o) }},
 		{"attributed", 100, func(b *bytes.Buffer, o Options) error { return Text(b, attributed(), o) }},
+		{"compared", 110, func(b *bytes.Buffer, o Options) error { return Compare(b, threeSources(), o) }},
 		{"flows", 100, func(b *bytes.Buffer, o Options) error { return Flows(b, flowRecords(), o) }},
 	}
 	for _, tt := range tests {

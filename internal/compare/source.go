@@ -1,0 +1,184 @@
+package compare
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Source is one side of a comparison, ready to be compared. It is not changed once loaded.
+type Source struct {
+	name     string
+	run      *results.Run // nil for a CSV file
+	world    string
+	policies []string
+	seeds    []uint64
+	columns  map[column]paired.Column
+	// prints tell whether two sources' request of one key is the same; none for a CSV file
+	prints    map[paired.Key]fingerprint
+	requests  map[string]int // by policy
+	completed map[string]int
+	ignored   []string // columns of a CSV file that mean nothing here
+}
+
+type column struct{ policy, metric string }
+
+// fingerprint is what a request is known by.
+type fingerprint struct {
+	arrivalMS float64
+	tokens    int
+}
+
+// Load reads what an argument names: a run folder, a run folder and one of its worlds
+// (DIR:packet, DIR:flow, DIR:replay), or a CSV file. Of a folder without a world named, it is the
+// packet world if it ran, else the flow world. Errors name the file, and the line
+// where there is one.
+func Load(name string) (*Source, error) {
+	path, world := name, ""
+	info, err := os.Stat(path)
+	if err != nil {
+		if before, after, ok := cutLast(name, ":"); ok && knownWorld(after) {
+			path, world = before, after
+			info, err = os.Stat(path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: no run folder and no CSV file: %w", name, err)
+	}
+	if !info.IsDir() {
+		if world != "" {
+			return nil, fmt.Errorf("%s: a CSV file has no worlds: name it without :%s", name, world)
+		}
+		return loadCSV(path)
+	}
+	run, err := results.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ofRun(run, world)
+	if err != nil {
+		return nil, err
+	}
+	s.name = name
+	return s, nil
+}
+
+func cutLast(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+func knownWorld(name string) bool { return slices.Contains(worldNames, name) }
+
+// worldNames are in the order in which one is chosen where none is named.
+var worldNames = []string{results.WorldPacket, results.WorldFlow, results.WorldReplay}
+
+func newSource(name string) *Source {
+	return &Source{
+		name: name, columns: map[column]paired.Column{}, prints: map[paired.Key]fingerprint{},
+		requests: map[string]int{}, completed: map[string]int{},
+	}
+}
+
+// ofRun takes one world's records out of a run.
+func ofRun(run *results.Run, world string) (*Source, error) {
+	ran := map[string]bool{}
+	for i := range run.Records {
+		ran[run.Records[i].World] = true
+	}
+	if len(ran) == 0 {
+		return nil, fmt.Errorf("%s: the run has no requests", run.Dir)
+	}
+	for _, w := range worldNames {
+		if world == "" && ran[w] {
+			world = w
+		}
+	}
+	if !ran[world] {
+		return nil, fmt.Errorf("%s: no requests of the %s world: it has %s", run.Dir, world, strings.Join(slices.Sorted(maps.Keys(ran)), ", "))
+	}
+	s := newSource(run.Dir)
+	s.run, s.world = run, world
+	for i := range run.Records {
+		r := &run.Records[i]
+		if r.World != world {
+			continue
+		}
+		key := paired.Key{Seed: r.Seed, ID: r.ID}
+		s.prints[key] = fingerprint{r.ArrivalMS, r.PromptTokens}
+		s.add(r.Policy, key, r.Status, r.TTFTMS, &r.TransferMS)
+	}
+	s.finish(run.Summary.Policies)
+	return s, nil
+}
+
+// add takes one request's figures, nil where it has none.
+func (s *Source) add(policy string, key paired.Key, status string, ttft, transfer *float64) {
+	s.requests[policy]++
+	if status != results.Completed {
+		return
+	}
+	s.completed[policy]++
+	for metric, v := range map[string]*float64{results.MetricTTFT: ttft, results.MetricTransfer: transfer} {
+		if v == nil {
+			continue
+		}
+		c := column{policy, metric}
+		if s.columns[c] == nil {
+			s.columns[c] = paired.Column{}
+		}
+		s.columns[c][key] = *v
+	}
+}
+
+// finish puts the policies in order: those given, then others in the order of their names.
+func (s *Source) finish(given []string) {
+	for _, p := range append(slices.Clone(given), slices.Sorted(maps.Keys(s.requests))...) {
+		if s.requests[p] > 0 && !slices.Contains(s.policies, p) {
+			s.policies = append(s.policies, p)
+		}
+	}
+	seeds := map[uint64]bool{}
+	for _, c := range s.columns {
+		for k := range c {
+			seeds[k.Seed] = true
+		}
+	}
+	s.seeds = slices.Sorted(maps.Keys(seeds))
+}
+
+// Label is the source's name with the world that was taken.
+func (s *Source) Label() string {
+	if s.world == "" || strings.HasSuffix(s.name, ":"+s.world) {
+		return s.name
+	}
+	return s.name + " (" + s.world + ")"
+}
+
+func (s *Source) info() SourceInfo {
+	out := SourceInfo{
+		Name: s.name, World: s.world,
+		Policies: append([]string{}, s.policies...), Seeds: append([]uint64{}, s.seeds...),
+	}
+	for _, n := range s.requests {
+		out.Requests += n
+	}
+	for _, n := range s.completed {
+		out.Completed += n
+	}
+	if s.run != nil {
+		out.Scenario = s.run.Summary.Scenario
+		if s.world == results.WorldPacket {
+			out.Verdict = s.run.Summary.Fidelity.Verdict
+		}
+	}
+	return out
+}
