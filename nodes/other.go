@@ -38,5 +38,8 @@ func StartTime(int) (uint64, error) { return 0, errNotLinux }
 // FindProcesses fails.
 func FindProcesses(map[uint64]bool) ([]Proc, error) { return nil, errNotLinux }
 
+// FindAgents fails.
+func FindAgents(string) ([]Proc, error) { return nil, errNotLinux }
+
 // Terminate fails.
 func Terminate(context.Context, []Proc) error { return errNotLinux }

@@ -68,6 +68,25 @@ func StartTime(pid int) (uint64, error) {
 // Processes that end during the search are left out; so are those whose
 // namespace the caller may not see, which root may of all.
 func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
+	return find(func(_ int, inode uint64) bool { return inodes[inode] })
+}
+
+// FindAgents lists the agents of a lab by what they were started as, by PID: also
+// those whose namespace has lost its name, or has one only in another mount
+// namespace, so that FindProcesses cannot be asked for it. Processes in the caller's own network namespace are never
+// among them.
+func FindAgents(lab string) ([]Proc, error) {
+	var own unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
+		return nil, fmt.Errorf("find agents: this thread's network namespace: %w", err)
+	}
+	return find(func(pid int, inode uint64) bool {
+		return inode != own.Ino && calledAs(pid) == agentName && environ(pid, labEnv) == lab
+	})
+}
+
+// find lists the processes that want says yes to, given PID and inode of the network namespace.
+func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("find processes: %w", err)
@@ -80,7 +99,7 @@ func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
 		}
 		var st unix.Stat_t
 		err = unix.Stat(filepath.Join("/proc", e.Name(), "ns", "net"), &st)
-		if err == nil && !inodes[st.Ino] || vanished(err) || errors.Is(err, unix.EACCES) {
+		if err == nil && !want(pid, st.Ino) || vanished(err) || errors.Is(err, unix.EACCES) {
 			continue
 		}
 		if err != nil {
@@ -101,6 +120,16 @@ func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
 
 func vanished(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
+}
+
+// calledAs is a process's first argument; empty when it cannot be read.
+func calledAs(pid int) string {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cmdline"))
+	if err != nil {
+		return ""
+	}
+	name, _, _ := bytes.Cut(b, []byte{0})
+	return string(name)
 }
 
 // environ returns a variable of a process's first environment; empty when there is

@@ -112,6 +112,13 @@ func (l *Lab) claim() error {
 	if _, err := os.Stat(store.state(name)); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(alreadyUp(store, name), lk.release())
 	}
+	// A lab that lost its folder is not ours to remove, which a failure further on would do.
+	if standing, err := kernel.Namespaces(name); err != nil || len(standing) > 0 {
+		if err == nil {
+			err = fmt.Errorf("lab %q has no state, but %d namespaces: remove it with `netkvlab down %s`", name, len(standing), name)
+		}
+		return errors.Join(err, store.removeDir(name), lk.release())
+	}
 	l.lock = lk
 	text, err := l.Scenario.Marshal()
 	if err == nil {

@@ -162,7 +162,8 @@ type ended struct {
 const endRounds = 5
 
 // endProcesses stops everything that lives in the lab's namespaces: agents,
-// commands started by exec, and whatever else would keep a namespace alive.
+// commands started by exec, and whatever else would keep a namespace alive; and
+// agents whose namespace can no longer be found by name.
 func endProcesses(ctx context.Context, name string) ([]ended, error) {
 	var all []ended
 	for range endRounds {
@@ -177,6 +178,16 @@ func endProcesses(ctx context.Context, name string) ([]ended, error) {
 		procs, err := nodes.FindProcesses(inodes)
 		if err != nil {
 			return all, err
+		}
+		// An agent keeps a namespace alive that has lost its name: nobody else would end it.
+		agents, err := nodes.FindAgents(name)
+		if err != nil {
+			return all, err
+		}
+		for _, a := range agents {
+			if !slices.Contains(procs, a) {
+				procs = append(procs, a)
+			}
 		}
 		procs = slices.DeleteFunc(procs, func(p nodes.Proc) bool { return p.PID == os.Getpid() })
 		if len(procs) == 0 {
