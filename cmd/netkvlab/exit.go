@@ -5,6 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/workload"
@@ -62,12 +66,18 @@ func printError(w io.Writer, err error) {
 	shown := map[string]bool{}
 	for _, e := range flat(err) {
 		text := e.Error()
-		if errors.As(e, new(exitStatus)) || text == context.Canceled.Error() || shown[text] {
+		if errors.As(e, new(exitStatus)) || text == context.Canceled.Error() || unread(e) || shown[text] {
 			continue // the command has said itself what it had to say
 		}
 		shown[text] = true
 		fmt.Fprintln(w, "netkvlab:", text)
 	}
+}
+
+// unread says that who read our output has enough of it, as head(1) does.
+func unread(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at, unix.EPIPE)
 }
 
 // flat takes joined errors apart. Errors that only mention others in their text stay whole.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/workload"
@@ -53,6 +54,8 @@ func TestErrorsAreSaidOnceEach(t *testing.T) {
 		{"wrapped whole", fmt.Errorf("x: %w, %w", a, b), "netkvlab: x: a, b\n"},
 		{"exit status of a command", exitStatus(3), ""},
 		{"interruption alone", context.Canceled, ""},
+		{"a reader that has enough", fmt.Errorf("print: %w", &fs.PathError{Op: "write", Path: "/dev/stdout", Err: unix.EPIPE}), ""},
+		{"any other pipe", &fs.PathError{Op: "write", Path: "x", Err: unix.EPIPE}, "netkvlab: write x: broken pipe\n"},
 		{"interruption with its consequences", errors.Join(fmt.Errorf("c: %w", context.Canceled), context.Canceled), "netkvlab: c: context canceled\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,6 +24,10 @@ func main() {
 	if args, ok := agentArgs(os.Args); ok {
 		os.Exit(agentMain(args))
 	}
+	// A reader that goes away must not end us where we stand, with a lab half built:
+	// taken as a signal, it makes the write fail and nothing else. Commands that are
+	// started get the default back.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	ctx, stop := interruptible(os.Stderr)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
