@@ -14,7 +14,7 @@ import (
 
 const (
 	defaultChunkBytes = 256 << 10
-	minChunkBytes     = 4 << 10
+	minChunkBytes     = 1 << 10
 	maxChunkBytes     = 16 << 20
 	defaultTimeout    = 5 * time.Minute
 	maxDSCP           = 63
