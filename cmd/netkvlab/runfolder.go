@@ -14,12 +14,15 @@ import (
 // runFolderLeast is the room that a run's files need at the very least.
 const runFolderLeast = 1 << 20
 
+// runsFolder is where runs go by default, below the current folder.
+const runsFolder = "netkvlab-runs"
+
 // runFolder gives the run folder's path. It refuses one that holds something, and one
 // that cannot be written: a run that cannot be written down is not worth making.
 // Nothing is left behind.
 func (a *app) runFolder(out, name string) (string, error) {
 	if out == "" {
-		out = filepath.Join("netkvlab-runs", fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
+		out = filepath.Join(runsFolder, fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
 	}
 	info, err := os.Stat(out)
 	switch {

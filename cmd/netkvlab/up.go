@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -179,9 +180,12 @@ func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario,
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.
-func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) error {
+func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
 	if o == nil {
 		return nil
+	}
+	if uid, gid, ok := sudoCaller(os.Getenv); ok && os.Geteuid() == 0 {
+		defer func() { err = errors.Join(err, handOver(o.Folder, uid, gid)) }()
 	}
 	if a.output == "json" {
 		enc := json.NewEncoder(a.stdout)

@@ -90,6 +90,8 @@ say "go: $(as_dev bash /src/scripts/deps.sh --print-go)"
 
 summary=$(find "$target/src/netkvlab-runs" -name summary.json)
 [ -n "$summary" ] || fail "make demo left no run folder"
+[ "$(stat -c %u "$summary" "$target/src/netkvlab-runs" | sort -u)" = "$(stat -c %u "$target/src")" ] ||
+  fail "the run folder does not belong to the user who ran make demo"
 grep -q '"verdict"' "$summary" || fail "$summary has no verdict"
 say "verdict: $(sed -n 's/.*"verdict": *"\([a-z]*\)".*/\1/p' "$summary")"
 left=$(find "$target/run/netns" "$target/run/netkvlab" -mindepth 1 2>/dev/null || true)

@@ -50,7 +50,7 @@ func TestUsageErrorsEndWithTwo(t *testing.T) {
 		{"mistyped command", []string{`unknown command "inspekt"; did you mean inspect?`}, []string{"inspekt", "x"}},
 		{"unknown flag", []string{"unknown flag: --frob", "netkvlab up --help"}, []string{"up", "quickstart", "--frob"}},
 		{"no scenario", []string{"accepts 1 arg(s), received 0"}, []string{"up"}},
-		{"unknown scenario", []string{"nosuch: no such file, and no embedded scenario", "flows-example, paper-64gpu, quickstart"}, []string{"up", "nosuch"}},
+		{"unknown scenario", []string{"nosuch: no such file, and no embedded scenario", "flows-example, paper-64gpu, "}, []string{"up", "nosuch"}},
 		{"mistyped scenario", []string{`did you mean "quickstart"?`}, []string{"up", "quickstrat"}},
 		{"folder as scenario", []string{"/proc: cannot be read as a scenario: is a directory"}, []string{"up", "/proc"}},
 		{"unknown output", []string{`--output: must be text or json, got "xml"`}, []string{"ps", "--output", "xml"}},
