@@ -129,6 +129,9 @@ func (s *Scenario) derivePolicies(f *faults) {
 		if !f.given(path + ".label") {
 			p.Label = bare.Label
 		}
+		if p.Weights != "" {
+			continue // the file has them
+		}
 		if !f.given(path + ".cacheWeight") {
 			p.CacheWeight = bare.CacheWeight
 		}

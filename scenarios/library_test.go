@@ -12,7 +12,9 @@ import (
 
 func TestEveryEmbeddedScenarioLoadsAndSurvivesMarshal(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, []string{"flows-example", "paper-64gpu", "quickstart", "rail-64gpu", "trace-mooncake"}, Names())
+	require.Equal(t, []string{
+		"flows-example", "paper-64gpu", "paper-table2", "quickstart", "rail-64gpu", "trace-mooncake",
+	}, Names())
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -22,8 +24,13 @@ func TestEveryEmbeddedScenarioLoadsAndSurvivesMarshal(t *testing.T) {
 			assert.NotEmpty(t, s.Description)
 			requireRoundTrip(t, s)
 
-			byPath, err := Load(name + ".yaml")
+			file := name + ".yaml"
+			if _, err := os.Stat(file); err != nil {
+				file = filepath.Join("paper", file)
+			}
+			byPath, err := Load(file)
 			require.NoError(t, err)
+			byPath.Dir = s.Dir
 			assert.Equal(t, s, byPath, "the name and the path are the same scenario")
 		})
 	}
@@ -118,8 +125,16 @@ func TestLoadNamesWhatItDidNotFind(t *testing.T) {
 	require.Error(t, err)
 	_, ok := Embedded("../scenarios/quickstart")
 	assert.False(t, ok)
+	_, ok = Embedded("paper/paper-table2")
+	assert.False(t, ok, "a name is no path")
 	_, ok = Embedded("quickstart")
 	assert.True(t, ok)
+	_, ok = EmbeddedSweep("../quickstart")
+	assert.False(t, ok)
+	for _, name := range SweepNames() {
+		_, ok = EmbeddedSweep(name)
+		assert.True(t, ok, name)
+	}
 }
 
 func TestSettingsOverrideTheFileAndAreCheckedLikeIt(t *testing.T) {

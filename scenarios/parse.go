@@ -23,7 +23,8 @@ const maxFile = 2 << 20
 
 // Load reads a scenario: ref is a path, or the name of an embedded scenario
 // (see Names). A ref without a separator or extension is a name first; if the
-// library has none such, a path. File names inside become absolute. Settings
+// library has none such, a path. File names inside become absolute, and files of
+// weights give way to the weights in them. Settings
 // override keys, each like "topology.pods=2" with the value in YAML; they are
 // checked like the file. All faults are reported at once, see Error.
 func Load(ref string, settings ...string) (*Scenario, error) {
@@ -51,6 +52,9 @@ func Load(ref string, settings ...string) (*Scenario, error) {
 	}
 	if s.Workload.Flows != nil {
 		s.Workload.Flows.File = s.Resolve(s.Workload.Flows.File)
+	}
+	if err := s.readWeights(); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

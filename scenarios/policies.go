@@ -15,7 +15,7 @@ func Policies() []PolicyInfo {
 		{Name: "least-loaded", Summary: "the fewest sequences queued and running"},
 		{Name: "ca", Summary: "cache-aware: the longest prefix hit, ties at random"},
 		{Name: "cla", Summary: "cache and load: weighted prefix hit minus weighted load", Weighted: true},
-		{Name: "cla*", Summary: "cla with the weights that `netkvlab tune` found, given as cacheWeight and loadWeight", Weighted: true},
+		{Name: "cla*", Summary: "cla with the weights that `netkvlab tune` found, given as cacheWeight and loadWeight or as the file it wrote", Weighted: true},
 		{Name: "llmd", Summary: "llm-d's deployed scorers: 2 x prefix + 1 x queue"},
 		{Name: "llmd-default", Summary: "llm-d without a configuration file: 3 x prefix + 2 x queue + 2 x free KV memory"},
 		{Name: "llmd-topology", Summary: "llm-d's newer topology affinity: same host 1, rack 0.2, zone 0.05"},

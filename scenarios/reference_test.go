@@ -195,7 +195,7 @@ func writeTables(b *strings.Builder) {
 		fmt.Fprintf(b, "| `%s` | %s |\n", p.Name, p.Summary)
 	}
 	b.WriteString("\nA policy is a bare name, or a mapping: `{name: cla, label: cla-cache, cacheWeight: 4, loadWeight: 1}`.\n" +
-		"`cla*` needs its weights, as `netkvlab tune` finds them.\n")
+		"`cla*` needs its weights, as `netkvlab tune` finds them: `{name: cla*, weights: weights.yaml}` reads the file that it wrote.\n")
 	b.WriteString("\n## Model presets\n\n| preset | layers | KV heads | head dim | latent dim | bytes a token, fp16 | fp8 | source |\n|---|---|---|---|---|---|---|---|\n")
 	for _, p := range ModelPresets() {
 		m := p.Model

@@ -44,9 +44,9 @@ type Scenario struct {
 	// What ends a run by itself.
 	Limits Limits `yaml:"limits"`
 
-	// Dir is where relative file names (Trace.File, Flows.File) start: the
+	// Dir is where relative file names (Trace.File, Flows.File, Policy.Weights) start: the
 	// scenario file's folder, or the current one for an embedded scenario. Load
-	// makes those names absolute, so only users of Parse need it (see Resolve).
+	// makes those names absolute and reads the weights, so only users of Parse need it (see Resolve).
 	Dir string `yaml:"-"`
 }
 
@@ -377,6 +377,8 @@ type Policy struct {
 	CacheWeight float64 `yaml:"cacheWeight,omitempty" range:"0..1000" default:"1 for cla"`
 	// Weight of the load; cla and cla* only, and needed by cla*.
 	LoadWeight float64 `yaml:"loadWeight,omitempty" range:"0..1000" default:"1 for cla"`
+	// The file with both weights that `netkvlab tune` wrote, instead of them and relative to the scenario file; cla and cla* only.
+	Weights string `yaml:"weights,omitempty"`
 }
 
 // SLO are the thresholds that attainment counts.

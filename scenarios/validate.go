@@ -174,10 +174,13 @@ func (s *Scenario) checkPolicies(f *faults) {
 func (p Policy) checkWeights(f *faults, path string) {
 	none := p.CacheWeight == 0 && p.LoadWeight == 0
 	switch {
-	case !none && !weighted(p.Name):
+	case (!none || p.Weights != "") && !weighted(p.Name):
 		f.addf(path, "%s takes no weights; only cla and cla* do", p.Name)
+	case p.Weights != "" && !none:
+		f.addf(path, "gives both weights (a file) and cacheWeight or loadWeight; keep one of the two ways")
+	case p.Weights != "":
 	case none && p.Name == "cla*":
-		f.addf(path, "cla* needs the weights that netkvlab tune finds; give cacheWeight and loadWeight, or take cla, which has 1 and 1")
+		f.addf(path, "cla* needs the weights that netkvlab tune finds; give cacheWeight and loadWeight (or weights, the file that it writes), or take cla, which has 1 and 1")
 	case none && p.Name == "cla":
 		f.addf(path, "cla with both weights 0 chooses by nothing; give one of them, or take random")
 	}
@@ -194,7 +197,7 @@ func (s *Scenario) checkSeeds(f *faults) {
 	}
 }
 
-// Resolve makes a file name of the scenario (Trace.File, Flows.File) usable:
+// Resolve makes a file name of the scenario (Trace.File, Flows.File, Policy.Weights) usable:
 // relative names start at Dir.
 func (s *Scenario) Resolve(file string) string {
 	if file == "" || filepath.IsAbs(file) {

@@ -62,7 +62,7 @@ policy's time to first token.
 		return usagef("%w (see `%s --help`)", err, c.CommandPath())
 	})
 	cmd.AddCommand(
-		a.upCommand(), a.runCommand(), a.simCommand(), a.downCommand(), a.psCommand(), a.inspectCommand(), a.execCommand(),
+		a.upCommand(), a.runCommand(), a.simCommand(), a.compareCommand(), a.tuneCommand(), a.sweepCommand(), a.downCommand(), a.psCommand(), a.inspectCommand(), a.execCommand(),
 		a.doctorCommand(), a.validateCommand(), a.schemaCommand(), a.versionCommand(),
 	)
 	usageArgs(cmd)

@@ -1,0 +1,113 @@
+package flowrun
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+func small(t *testing.T, settings ...string) *Case {
+	t.Helper()
+	s, err := scenarios.Load("paper-64gpu", append([]string{"workload.synthetic.requests=50"}, settings...)...)
+	require.NoError(t, err)
+	c, err := New(s)
+	require.NoError(t, err)
+	return c
+}
+
+func TestEqualTrialsGiveEqualFigures(t *testing.T) {
+	t.Parallel()
+	p := scenarios.NewPolicy("netkv-full")
+	a, err := small(t).Trial(t.Context(), p, 1, nil)
+	require.NoError(t, err)
+	c := small(t)
+	b, err := c.Trial(t.Context(), p, 1, nil)
+	require.NoError(t, err)
+	assert.Equal(t, a, b)
+	c.Forget(1)
+	b, err = c.Trial(t.Context(), p, 1, nil)
+	require.NoError(t, err)
+	assert.Equal(t, a, b)
+	assert.Equal(t, 50, a.Completed)
+	shares := 0.0
+	for _, tier := range []string{"tier0", "tier1", "tier2", "tier3"} {
+		shares += a.Value(tier)
+	}
+	assert.InDelta(t, 1, shares, 1e-12)
+	assert.True(t, math.IsNaN(a.Value("decision_mean")), "nobody held a clock")
+}
+
+func TestEveryMetricIsMeasuredWhereAClockIsHeld(t *testing.T) {
+	t.Parallel()
+	var now int64
+	f, err := small(t).Trial(t.Context(), scenarios.NewPolicy("rr"), 1, func() int64 { now += 1500; return now })
+	require.NoError(t, err)
+	for _, m := range Metrics() {
+		assert.False(t, math.IsNaN(f.Value(m.Name)), m.Name)
+		assert.NotEmpty(t, m.Meaning)
+	}
+	assert.Len(t, f.Values, len(Metrics()), "no figure without a metric")
+	assert.InDelta(t, 1.5, f.Value("decision_mean"), 1e-9)
+	_, err = FindMetric("ttft")
+	require.ErrorContains(t, err, "ttft_mean")
+}
+
+// Another ECMP mode changes times, not what round robin decides.
+func TestPathsChangeTheNetworkOnly(t *testing.T) {
+	t.Parallel()
+	c := small(t)
+	c.UsePaths(flowworld.PathTier)
+	f, err := c.Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	require.NoError(t, err)
+	g, err := small(t).Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	require.NoError(t, err)
+	assert.InDelta(t, g.Value("tier3"), f.Value("tier3"), 1e-12, "round robin does not look")
+	assert.NotEqual(t, g.Value("transfer_mean"), f.Value("transfer_mean"))
+}
+
+func TestWhatCannotRunIsRefused(t *testing.T) {
+	t.Parallel()
+	flows, err := scenarios.Load("flows-example")
+	require.NoError(t, err)
+	_, err = New(flows)
+	require.ErrorContains(t, err, "workload flows")
+	overlap, err := scenarios.Load("paper-64gpu", "transfer.overlap=layer")
+	require.NoError(t, err)
+	_, err = New(overlap)
+	require.ErrorContains(t, err, "transfer.overlap")
+	_, err = small(t).Trial(t.Context(), scenarios.Policy{Name: "no-such"}, 1, nil)
+	require.Error(t, err)
+}
+
+func TestAScaleOfAutoNeedsNoHost(t *testing.T) {
+	t.Parallel()
+	c := small(t, "scale.rate=auto")
+	_, err := c.Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	require.NoError(t, err)
+}
+
+func TestMeasureOfNothingHasNoFigures(t *testing.T) {
+	t.Parallel()
+	f := Measure(nil, results.SLO{})
+	assert.Equal(t, 0, f.Submitted)
+	assert.True(t, math.IsNaN(f.Value("ttft_mean")))
+}
+
+func TestMeanAndItsInterval(t *testing.T) {
+	t.Parallel()
+	mean, ci := Mean([]float64{1, 2, 3, math.NaN()})
+	assert.InDelta(t, 2, mean, 1e-12)
+	assert.InDelta(t, 4.303/math.Sqrt(3), ci, 1e-3, "t(0.975, 2) x s / sqrt(3)")
+	mean, ci = Mean([]float64{5})
+	assert.InDelta(t, 5, mean, 0)
+	assert.True(t, math.IsNaN(ci))
+	mean, _ = Mean(nil)
+	assert.True(t, math.IsNaN(mean))
+	assert.InDelta(t, -20, Gain(80, 100), 1e-12)
+}

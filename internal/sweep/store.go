@@ -1,0 +1,216 @@
+package sweep
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// The files of a sweep's folder.
+const (
+	sweepFile = "sweep.yaml"
+	planFile  = "plan.json"
+	cellsFile = "cells.jsonl"
+	TableFile = "table.csv"
+	TextFile  = "heatmap.txt"
+	SVGFile   = "heatmap.svg"
+)
+
+// ChangedError says that a folder holds the results of another sweep.
+type ChangedError struct{ Dir, Reason string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("%s holds a sweep that was begun differently: %s; name another folder with --out, or remove this one", e.Dir, e.Reason)
+}
+
+// plan is what results depend on. A rerun must have the same.
+type plan struct {
+	Version string `json:"version"`
+	// Cells is a digest of the resolved scenarios, Inputs of the traces that they name.
+	Cells  string `json:"cells_sha256"`
+	Inputs string `json:"inputs_sha256,omitempty"`
+	Trials int    `json:"trials"`
+}
+
+func (s *Sweep) plan(version string) (plan, error) {
+	p := plan{Version: version, Trials: s.Trials()}
+	cells, inputs := sha256.New(), sha256.New()
+	seen := map[string]bool{}
+	for i := range s.Cells {
+		text, err := s.Cells[i].Scenario.Marshal()
+		if err != nil {
+			return p, err
+		}
+		cells.Write(text)
+		t := s.Cells[i].Scenario.Workload.Trace
+		if t == nil || seen[t.File] {
+			continue
+		}
+		seen[t.File] = true
+		data, err := os.ReadFile(t.File)
+		if err != nil {
+			return p, &scenarios.Error{File: t.File, Msg: "cannot be read as a trace: " + err.Error()}
+		}
+		inputs.Write(data)
+	}
+	p.Cells = hex.EncodeToString(cells.Sum(nil))
+	if len(seen) > 0 {
+		p.Inputs = hex.EncodeToString(inputs.Sum(nil))
+	}
+	return p, nil
+}
+
+// store keeps finished trials. Each is one line, written at once, so that whatever
+// ends the program leaves whole lines and perhaps one torn one, which is dropped.
+type store struct {
+	dir  string
+	file *os.File
+}
+
+// openStore makes a folder, or opens that of an earlier run and returns its rows.
+func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
+	want, err := s.plan(version)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, nil, fmt.Errorf("folder of the sweep: %w", err)
+	}
+	old, err := os.ReadFile(filepath.Join(dir, planFile))
+	switch {
+	case err == nil:
+		if err := compare(dir, s, want, old); err != nil {
+			return nil, nil, err
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		if err := begin(dir, s, want); err != nil {
+			return nil, nil, err
+		}
+	default:
+		return nil, nil, fmt.Errorf("earlier sweep in %s: %w", dir, err)
+	}
+	return openCells(dir)
+}
+
+// begin marks an empty folder as the sweep's. The plan comes last: without it, nothing counts.
+func begin(dir string, s *Sweep, p plan) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("folder of the sweep: %w", err)
+	}
+	if len(entries) > 0 {
+		return &ChangedError{Dir: dir, Reason: fmt.Sprintf("it holds %s and no %s", entries[0].Name(), planFile)}
+	}
+	data, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", planFile, err)
+	}
+	return errors.Join(writeFile(filepath.Join(dir, sweepFile), s.source), writeFile(filepath.Join(dir, planFile), append(data, '\n')))
+}
+
+func compare(dir string, s *Sweep, want plan, old []byte) error {
+	changed := func(format string, args ...any) error {
+		return &ChangedError{Dir: dir, Reason: fmt.Sprintf(format, args...)}
+	}
+	var have plan
+	if err := json.Unmarshal(old, &have); err != nil {
+		return changed("its %s cannot be read (%v)", planFile, err)
+	}
+	source, err := os.ReadFile(filepath.Join(dir, sweepFile))
+	if err != nil {
+		return changed("its %s cannot be read (%v)", sweepFile, err)
+	}
+	switch {
+	case have.Version != want.Version:
+		return changed("by version %s of netkvlab, and this is %s", have.Version, want.Version)
+	case have.Cells != want.Cells && !bytes.Equal(source, s.source):
+		return changed("the sweep file has changed, first in line %d", firstDifference(source, s.source))
+	case have.Cells != want.Cells:
+		return changed("the scenario %s has changed", s.File.Scenario)
+	case have.Inputs != want.Inputs:
+		return changed("a trace that the scenario names has changed")
+	}
+	// What is left may differ in the figure or in comments: results stay good.
+	return writeFile(filepath.Join(dir, sweepFile), s.source)
+}
+
+func firstDifference(a, b []byte) int {
+	x, y := bytes.Split(a, []byte("\n")), bytes.Split(b, []byte("\n"))
+	for i := range min(len(x), len(y)) {
+		if !bytes.Equal(x[i], y[i]) {
+			return i + 1
+		}
+	}
+	return min(len(x), len(y)) + 1
+}
+
+// openCells reads the finished trials and cuts off a torn last line.
+func openCells(dir string) (*store, []Row, error) {
+	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, nil, fmt.Errorf("finished cells: %w", err)
+	}
+	st := &store{dir: dir, file: file}
+	rows, whole, err := readRows(file)
+	if err == nil {
+		err = file.Truncate(whole)
+	}
+	if err == nil {
+		_, err = file.Seek(whole, 0)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("finished cells in %s: %w", dir, err), file.Close())
+	}
+	return st, rows, nil
+}
+
+// readRows returns the rows and where the last whole line ends.
+func readRows(file *os.File) (rows []Row, whole int64, err error) {
+	r := bufio.NewReader(file)
+	for n := 1; ; n++ {
+		line, err := r.ReadBytes('\n')
+		if err != nil {
+			return rows, whole, nil //nolint:nilerr // the end of the file, or a torn last line
+		}
+		var row Row
+		if err := json.Unmarshal(line, &row); err != nil {
+			return nil, 0, fmt.Errorf("line %d: %w", n, err)
+		}
+		rows = append(rows, row)
+		whole += int64(len(line))
+	}
+}
+
+func (st *store) append(r *Row) error {
+	line, err := json.Marshal(r)
+	if err == nil {
+		_, err = st.file.Write(append(line, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("keep a finished cell in %s: %w", st.dir, err)
+	}
+	return nil
+}
+
+func (st *store) close() error { return errors.Join(st.file.Sync(), st.file.Close()) }
+
+// writeFile replaces a file at once: readers see the old one or the new one.
+func writeFile(path string, data []byte) error {
+	tmp := path + ".new"
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
