@@ -109,6 +109,9 @@ func TestRoundRobinDecidesAlikeAndItsDecisionsPartIsNothing(t *testing.T) {
 		}
 		assert.Zero(t, w.Steps[3].Value, "to the bit: both runs are one")
 		assert.Zero(t, *w.Steps[3].CI95)
+		require.NotNil(t, w.Steps[3].Wide)
+		assert.Zero(t, *w.Steps[3].Wide, "it breaks no ties, so other luck is the same luck")
+		assert.InDelta(t, 0, *w.Steps[3].WideCI95, 1e-9)
 		assert.InDelta(t, 0, w.Steps[4].Value, 5, "starts a tenth of a millisecond apart")
 	}
 }
@@ -133,6 +136,29 @@ func TestRunThatIsItsOwnPacketWorldHasNoGap(t *testing.T) {
 	for _, c := range a.Transport {
 		assert.InDelta(t, 1, c.P90, 1e-6)
 	}
+}
+
+// The flow world's own decisions are one draw of those that it might have taken: their
+// distance from the mean of others must lie inside the interval in most trials.
+func TestOwnDecisionsAreWithinLuck(t *testing.T) {
+	t.Parallel()
+	e := experiment(t, "policies=[random]")
+	inside := 0
+	const trials = 12
+	for seed := range uint64(trials) {
+		packet := play(t, e, results.WorldPacket, []uint64{seed + 1}, nil)
+		flow := play(t, e, results.WorldFlow, []uint64{seed + 1}, nil)
+		a, err := attribution.Explain(t.Context(), e, slices.Concat(packet, replayed(t, e, packet), flow), nil)
+		require.NoError(t, err)
+		s := a.Means[1].Steps[3]
+		require.Equal(t, "decisions", s.Name)
+		require.Zero(t, s.Value, "nothing was decided otherwise")
+		require.Positive(t, *s.WideCI95)
+		if *s.Wide <= *s.WideCI95 && -*s.Wide <= *s.WideCI95 {
+			inside++
+		}
+	}
+	assert.GreaterOrEqual(t, inside, trials-2)
 }
 
 func TestOrderOfRecordsDoesNotMatter(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -35,6 +36,7 @@ type job struct {
 	seed     uint64
 	requests []workload.Request
 	packet   []results.Record // whose decisions to repeat
+	luck     uint64           // other tie-break draws; 0: the requests' own
 }
 
 // jobs lists the runs of the stages that the experiment has not made itself.
@@ -70,6 +72,9 @@ func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, error) {
 			return nil, err
 		}
 		out = append(out, job{stage: StageDecisions, policy: p, seed: t.seed, requests: reqs, packet: t.records})
+		for k := range redraws {
+			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, requests: reqs, luck: uint64(k + 1)})
+		}
 	}
 	return out, nil
 }
@@ -99,6 +104,9 @@ func (e *Experiment) run(ctx context.Context, jobs []job, t *Table) error {
 func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error) {
 	s, cfg, requests := e.Scenario, e.Flow(j.seed), j.requests
 	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
+	if j.luck > 0 {
+		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherLuck{own, j.luck} }
+	}
 	switch j.stage {
 	case StageTier:
 		cfg.Paths, cfg.Framing = flowworld.PathTier, 0
@@ -132,16 +140,15 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 	return records, nil
 }
 
-// drawSeed keeps the stages' path draws apart from those of the requests.
-const drawSeed = 0x6e65746b766c6162
+// pathSeed keeps the stages' path draws apart from those of the requests.
+const pathSeed = 0x6e65746b766c6162
 
 // drawAgain gives the requests other path draws, independent of their own; the same
 // ones for every policy and stage.
 func drawAgain(requests []workload.Request, seed uint64) []workload.Request {
-	out := make([]workload.Request, len(requests))
-	for i := range requests {
-		out[i] = requests[i]
-		rng := rand.New(rand.NewPCG(seed^drawSeed, uint64(requests[i].ID)))
+	out := slices.Clone(requests)
+	for i := range out {
+		rng := rand.New(rand.NewPCG(seed^pathSeed, uint64(out[i].ID)))
 		out[i].PathDraws = make([]uint64, len(requests[i].PathDraws))
 		for d := range out[i].PathDraws {
 			out[i].PathDraws[d] = rng.Uint64()

@@ -1,6 +1,8 @@
 package attribution
 
 import (
+	"math/rand/v2"
+
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/workload"
@@ -53,4 +55,22 @@ func (s *script) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Deci
 	return scheduler.Decision{
 		Decode: told, Tier: s.plan.Tier(s.plan.Prefill[r.Prefill], s.plan.Decode[told]), HitTokens: st.HitTokens(r, told),
 	}, true
+}
+
+// otherLuck is a policy with other tie-break draws than the requests' own: where it breaks
+// ties, and everywhere that follows from the first one, it decides otherwise and as
+// well. The prefill instance, which is chosen by the same draw, stays what it was.
+type otherLuck struct {
+	own  scheduler.Policy
+	salt uint64
+}
+
+// Name implements scheduler.Policy.
+func (l *otherLuck) Name() string { return l.own.Name() }
+
+// Pick implements scheduler.Policy.
+func (l *otherLuck) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
+	other := *r
+	other.TieBreak = rand.NewPCG(r.TieBreak, l.salt).Uint64()
+	return l.own.Pick(&other, st)
 }

@@ -1,6 +1,8 @@
 package attribution
 
 import (
+	"strconv"
+
 	"github.com/netkvlab/netkvlab/internal/paired"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
@@ -59,6 +61,36 @@ func (t *Table) chain(policy, metric string) []paired.Column {
 	out := make([]paired.Column, len(stages))
 	for i, s := range stages {
 		out[i] = t.columns[cell{s, policy, metric}]
+	}
+	return out
+}
+
+// redraws is how often the flow world is run again on the packet run's seeds, with
+// other tie-break draws.
+const redraws = 20
+
+// stageAgain names one of those runs.
+func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
+
+// again gives the runs with other luck: of a policy, or of a policy and its baseline.
+// It is empty when one of them was not made.
+func (t *Table) again(metric string, policies ...string) []series {
+	var out []series
+	for k := range redraws {
+		var columns []paired.Column
+		for _, p := range policies {
+			columns = append(columns, t.columns[cell{stageAgain(k), p, metric}])
+		}
+		s := series{columns: columns[:1]}
+		if len(columns) > 1 {
+			s.baseline = columns[1:]
+		}
+		for _, c := range columns {
+			if c == nil {
+				return nil
+			}
+		}
+		out = append(out, s)
 	}
 	return out
 }

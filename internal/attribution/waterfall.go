@@ -1,6 +1,8 @@
 package attribution
 
 import (
+	"math"
+
 	"github.com/netkvlab/netkvlab/internal/paired"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
@@ -15,14 +17,14 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	for _, p := range policies {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: p, Metric: m, Unit: "ms", NotCompared: t.packet[p]}
-			t.fill(&w, series{columns: t.chain(p, m)})
+			t.fill(&w, series{columns: t.chain(p, m)}, t.again(m, p))
 			means = append(means, w)
 		}
 	}
 	for _, c := range comparisons {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: c[0], Baseline: c[1], Metric: m, Unit: "pp", NotCompared: min(t.packet[c[0]], t.packet[c[1]])}
-			t.fill(&w, series{columns: t.chain(c[0], m), baseline: t.chain(c[1], m)})
+			t.fill(&w, series{columns: t.chain(c[0], m), baseline: t.chain(c[1], m)}, t.again(m, c[0], c[1]))
 			gains = append(gains, w)
 		}
 	}
@@ -62,15 +64,8 @@ func (s series) step(keys []paired.Key, from, to int) (paired.Estimate, bool) {
 	return paired.GainDifference(keys, s.gain(to), s.gain(from))
 }
 
-// own is a stage's value with an interval for comparing it with other requests.
-func (s series) own(keys []paired.Key, stage int) (paired.Estimate, bool) {
-	if s.baseline == nil {
-		return paired.Mean(keys, s.columns[stage]), true
-	}
-	return s.gain(stage).Alone(keys)
-}
-
-func (t *Table) fill(w *results.Waterfall, s series) {
+// fill computes a waterfall. again is the flow stage once more, with other luck.
+func (t *Table) fill(w *results.Waterfall, s series, again []series) {
 	w.Levels, w.Steps = []results.Level{}, []results.Step{}
 	stages := Stages()
 	last := len(stages) - 1
@@ -97,7 +92,7 @@ func (t *Table) fill(w *results.Waterfall, s series) {
 			Name: stepName[stage], From: string(stages[i-1]), To: string(stage),
 			Value: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N,
 		}
-		s.wide(&step, i, keys)
+		s.wide(&step, i, keys, again)
 		w.Steps = append(w.Steps, step)
 	}
 	whole, _ := s.step(keys, 0, last)
@@ -109,25 +104,59 @@ func (t *Table) fill(w *results.Waterfall, s series) {
 // flowStage is where StageFlow stands in the chain.
 const flowStage = 3
 
-// wide adds what all seeds of the flow world say about a step.
-func (s series) wide(step *results.Step, to int, packetKeys []paired.Key) {
+// wide adds what more runs of the flow world say about a step.
+func (s series) wide(step *results.Step, to int, packetKeys []paired.Key, again []series) {
 	var e paired.Estimate
+	var ok bool
 	switch stage := Stages()[to]; {
 	case flowOnly(stage):
-		keys := s.common(to-1, to)
-		var ok bool
-		if e, ok = s.step(keys, to-1, to); !ok {
-			return
-		}
+		e, ok = s.step(s.common(to-1, to), to-1, to)
 	case stage == StageDecisions:
-		b, okB := s.own(packetKeys, to)
-		a, okA := s.own(s.common(to-1, to-1), to-1)
-		if !okA || !okB {
-			return
-		}
-		e = paired.Independent(b, a)
-	default:
-		return
+		e, ok = s.againstLuck(packetKeys, to, again)
 	}
-	step.Wide, step.WideCI95 = &e.Value, e.CI95
+	if ok {
+		step.Wide, step.WideCI95 = &e.Value, e.CI95
+	}
+}
+
+// againstLuck is a stage minus the mean of runs that differ in nothing but luck. The
+// interval is where one more of those would lie in 95%: decisions outside it are
+// not what the flow world might have taken as well.
+func (s series) againstLuck(keys []paired.Key, stage int, again []series) (paired.Estimate, bool) {
+	for _, a := range again {
+		keys = both(keys, a.common(0, 0))
+	}
+	value, ok := s.level(keys, stage)
+	if !ok || len(again) < 2 || len(keys) == 0 {
+		return paired.Estimate{}, false
+	}
+	levels := make([]float64, len(again))
+	sum := 0.0
+	for i, a := range again {
+		if levels[i], ok = a.level(keys, 0); !ok {
+			return paired.Estimate{}, false
+		}
+		sum += value - levels[i] // not of levels: equal runs differ by 0 to the bit
+	}
+	n := float64(len(levels))
+	half, _ := results.HalfWidth(levels)
+	half *= math.Sqrt(n + 1)
+	return paired.Estimate{Value: sum / n, CI95: &half, N: len(levels)}, true
+}
+
+// both lists what is in both of two sorted lists.
+func both(a, b []paired.Key) []paired.Key {
+	var out []paired.Key
+	for i, j := 0, 0; i < len(a) && j < len(b); {
+		switch c := paired.Compare(a[i], b[j]); {
+		case c == 0:
+			out = append(out, a[i])
+			i, j = i+1, j+1
+		case c < 0:
+			i++
+		default:
+			j++
+		}
+	}
+	return out
 }

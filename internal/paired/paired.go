@@ -53,9 +53,12 @@ func Common(columns ...Column) []Key {
 			keys = append(keys, k)
 		}
 	}
-	slices.SortFunc(keys, func(a, b Key) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(keys, Compare)
 	return keys
 }
+
+// Compare orders keys by seed and id, as cmp.Compare does.
+func Compare(a, b Key) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID)) }
 
 // Seeds lists the seeds of sorted keys.
 func Seeds(keys []Key) []uint64 {

@@ -129,8 +129,27 @@ func decisions(b *bytes.Buffer, a *results.Attribution, width int) {
 			text += ","
 		}
 		text += fmt.Sprintf(" %s %d of %d", d.Policy, d.Different, d.Requests)
+		if s := luck(a, d.Policy); d.Different > 0 && s != nil {
+			text += fmt.Sprintf(" (mean transfer %s ms from that of other tie-breaks, luck alone ± %.1f)", signed(*s.Wide), *s.WideCI95)
+		}
 	}
 	wrap(b, text, "", width)
+}
+
+// luck finds the decisions step of a policy's mean transfer, if it was compared with other luck.
+func luck(a *results.Attribution, policy string) *results.Step {
+	for i := range a.Means {
+		w := &a.Means[i]
+		if w.Policy != policy || w.Metric != results.MetricTransfer {
+			continue
+		}
+		for j := range w.Steps {
+			if s := &w.Steps[j]; s.Name == "decisions" && s.Wide != nil && s.WideCI95 != nil {
+				return s
+			}
+		}
+	}
+	return nil
 }
 
 // transport prints the classes over all policies, and the check on transfers without company.

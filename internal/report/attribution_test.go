@@ -39,6 +39,7 @@ func attributed() *results.Summary {
 	}
 	failed := waterfall("netkv-full", "", "transfer_ms", "ms", 500, 560, 590, 600, 601, 601.5, 620)
 	failed.NotCompared = 3
+	failed.Steps[3].Wide, failed.Steps[3].WideCI95 = ptr(-2.4), ptr(7.1)
 	s.Attribution = &results.Attribution{
 		Seeds: []uint64{1, 2, 3}, WideSeeds: 20,
 		Means: []results.Waterfall{
