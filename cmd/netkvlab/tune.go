@@ -25,6 +25,9 @@ the scenario's. --out writes the winner and the whole grid to a file that a scen
   policies: [rr, {name: cla*, weights: weights.yaml}, netkv-full]`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opt.Check(); err != nil {
+				return usageError{err}
+			}
 			s, err := scenarios.Load(args[0], settings...)
 			if err != nil {
 				return err

@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -71,7 +72,7 @@ func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, err
 func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 	t := *s.Workload.Trace
 	if t.Length == 0 {
-		return nil, fmt.Errorf("%s: workload.trace.length 0s takes the trace to its end, which leaves nothing to tune on: give it a length, such as 30m", s.Name)
+		return nil, &scenarios.Error{Path: "workload.trace.length", Msg: s.Name + ": 0s takes the trace to its end, which leaves nothing to tune on: give it a length, such as 30m"}
 	}
 	after := t
 	after.Start += t.Length
@@ -85,8 +86,8 @@ func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 			return held, nil
 		}
 	}
-	return nil, fmt.Errorf("%s: the trace holds too little outside the window from %v for %v to tune on (at least %d requests): shorten workload.trace.length",
-		s.Name, t.Start, t.Length, leastRequests)
+	return nil, &scenarios.Error{Path: "workload.trace.length", Msg: fmt.Sprintf(
+		"%s: the trace holds too little outside the window from %v for %v to tune on (at least %d requests): shorten it", s.Name, t.Start, t.Length, leastRequests)}
 }
 
 // leastRequests is what a slice must hold to say anything.
@@ -99,23 +100,35 @@ func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool
 	return t, err == nil && len(reqs) >= leastRequests
 }
 
-// Search runs the grid.
-func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, error) {
-	if opt.Metric == "" {
-		opt.Metric = "ttft_mean"
-	}
-	if opt.Seeds == 0 {
-		opt.Seeds = 5
-	}
-	metric, err := flowrun.FindMetric(opt.Metric)
+// Check refuses options that no search can follow.
+func (o *Options) Check() error {
+	metric, err := flowrun.FindMetric(cmp.Or(o.Metric, defaultMetric))
 	switch {
 	case err != nil:
-		return nil, err
+		return err
 	case metric.Better == 0:
-		return nil, fmt.Errorf("metric %s has no better side to tune towards", metric.Name)
-	case opt.Seeds < 1:
-		return nil, fmt.Errorf("seeds: must be 1 or more, got %d", opt.Seeds)
+		return fmt.Errorf("metric %s has no better side to tune towards", metric.Name)
+	case o.Seeds < 0 || o.Seeds > 1000:
+		return fmt.Errorf("seeds: must be 1..1000, got %d", o.Seeds)
 	}
+	return nil
+}
+
+const (
+	defaultMetric = "ttft_mean"
+	defaultSeeds  = 5
+)
+
+// Search runs the grid.
+func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, error) {
+	if err := opt.Check(); err != nil {
+		return nil, err
+	}
+	metric, err := flowrun.FindMetric(cmp.Or(opt.Metric, defaultMetric))
+	if err != nil {
+		return nil, err
+	}
+	opt.Seeds = cmp.Or(opt.Seeds, defaultSeeds)
 	held, said, err := HeldOut(s, opt.Seeds)
 	if err != nil {
 		return nil, err
