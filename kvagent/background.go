@@ -23,6 +23,10 @@ const (
 	backgroundOnOff = "tcp-onoff"
 )
 
+// StageBackground is the stage of the Failed event that tells of lost background traffic. It is
+// about no request; its request number means nothing.
+const StageBackground = "background"
+
 const (
 	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and
 	// 14 of header, of which TCP (with timestamps) and UDP leave so much for payload.
@@ -64,7 +68,7 @@ func (b *background) on() {
 		b.wg.Go(func() {
 			if err := b.run(ctx, f); err != nil && ctx.Err() == nil {
 				err = fmt.Errorf("background flow %d (%s to %s): %w", i, f.kind, f.to, err)
-				b.emit(failure(transferKey{}, b.clock.now(), "background", err, 0))
+				b.emit(failure(transferKey{}, b.clock.now(), StageBackground, err, 0))
 			}
 		})
 	}

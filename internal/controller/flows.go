@@ -128,6 +128,9 @@ func (c *Flows) end(f *replay, status, reason string) {
 	c.ended++
 }
 
+// Postpone moves the drain limit by the time that the controller stood still.
+func (c *Flows) Postpone(by time.Duration) { c.deadline += by }
+
 // Handle implements Driver.
 func (c *Flows) Handle(_ time.Duration, ev Event) []Action {
 	c.actions = c.actions[:0]

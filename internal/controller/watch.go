@@ -77,3 +77,12 @@ func (c *Serving) overdue(now time.Duration) {
 		}
 	}
 }
+
+// Postpone moves every promise and the drain limit by the time that the controller
+// stood still.
+func (c *Serving) Postpone(by time.Duration) {
+	for i := range c.watches {
+		c.watches[i].due += by // the same for all: the order stays
+	}
+	c.deadline += by
+}

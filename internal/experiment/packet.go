@@ -53,6 +53,10 @@ func (r *run) trial(ctx context.Context, name string, t trials.Trial, l *load) e
 	started := time.Now()
 	tr := &packet.Trial{
 		Driver: driver, Members: sessions.members, Epoch: sessions.epoch, TimeScale: r.plan.Scale.Time, Background: sessions.background,
+		OnStall: r.watch.stall,
+		OnBackgroundLost: func(node, reason string) {
+			r.notes = append(r.notes, fmt.Sprintf("%s: background traffic from %s has ended: %s", name, node, reason))
+		},
 		OnProgress: func(ended, total int, _ time.Duration) {
 			r.opt.Progress.Step(name, ended, total, left(time.Since(started), ended, total))
 		},

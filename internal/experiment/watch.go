@@ -30,6 +30,7 @@ type watch struct {
 	mu            sync.Mutex
 	windows, busy int
 	worst         time.Duration
+	stood         time.Duration // longest that this program was stopped
 	quit          chan struct{}
 	done          chan struct{}
 	err           error
@@ -77,6 +78,8 @@ func (w *watch) note(idle float64) {
 }
 
 func (w *watch) lateness(ns int64) { w.worst = max(w.worst, time.Duration(ns)) }
+
+func (w *watch) stall(late time.Duration) { w.stood = max(w.stood, late) }
 
 // readIdle sums the idle time of all CPUs. Only idle is read: user, system and
 // softirq are tick samples, idle is exact.
@@ -127,6 +130,9 @@ func (r *run) fidelity() results.Fidelity {
 		case share >= busyDegraded:
 			worsen(results.VerdictDegraded, "the host was short of CPU: under %.0f%% idle in %.1f%% of %d windows of %v; raise scale.rate", 100*busyIdle, 100*share, w.windows, window)
 		}
+	}
+	if w.stood > 0 {
+		worsen(results.VerdictDegraded, "netkvlab stood still for %v: it was stopped, or the host was", w.stood.Round(time.Millisecond))
 	}
 	if w.worst > lateDegraded {
 		worsen(results.VerdictDegraded, "an agent's timer was %v late", w.worst.Round(time.Millisecond))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
@@ -48,6 +49,11 @@ type Trial struct {
 	Samples <-chan Sample
 	// Background switches the background members on and off around the trial.
 	Background []Session
+	// OnBackgroundLost is told of background traffic that has ended before its time.
+	OnBackgroundLost func(node, reason string)
+	// OnStall is told how long this program stood still, in real time: stopped, or on a
+	// host that was. The instances are granted that time on top.
+	OnStall func(late time.Duration)
 	// OnProgress is told how many requests have ended, now and then.
 	OnProgress func(ended, total int, now time.Duration)
 }
@@ -140,7 +146,8 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for !t.Driver.Done() {
-		if at, ok := t.Driver.Next(); ok {
+		at, timed := t.Driver.Next()
+		if timed {
 			timer.Reset(max(0, clk.until(at)))
 		} else {
 			timer.Stop()
@@ -151,6 +158,7 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 			t.Driver.Cut(clk.now(), "interrupted")
 			return ctx.Err()
 		case <-timer.C:
+			t.forgive(clk, at)
 			actions = t.Driver.Wake(clk.now())
 		case m := <-inbox:
 			actions = t.handle(clk.now(), m)
@@ -168,10 +176,36 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 	return t.switchBackground(false)
 }
 
+// stallAfter is how late a wake-up must be for the program to have been stopped
+// rather than busy.
+const stallAfter = time.Second
+
+// forgive keeps a pause of this program from being held against instances that
+// answered during it, or stood still with it.
+func (t *Trial) forgive(clk clock, due time.Duration) {
+	late := -clk.until(due)
+	if late < stallAfter {
+		return
+	}
+	if d, ok := t.Driver.(interface{ Postpone(by time.Duration) }); ok {
+		// And as much again as makes a stall, for what they have still to say.
+		d.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
+	}
+	if t.OnStall != nil {
+		t.OnStall(late)
+	}
+}
+
 // handle turns a message into events. An agent that is gone takes its instances with it.
 func (t *Trial) handle(now time.Duration, m message) []controller.Action {
 	mem := &t.Members[m.member]
 	if m.gone == nil {
+		if f := m.ev.GetFailed(); f.GetStage() == kvagent.StageBackground {
+			if t.OnBackgroundLost != nil {
+				t.OnBackgroundLost(mem.Node, f.GetReason())
+			}
+			return nil // it is about no request, although it bears a number
+		}
 		if ev, ok := toEvent(mem, m.ev); ok {
 			return t.Driver.Handle(now, ev)
 		}

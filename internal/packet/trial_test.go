@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
@@ -133,4 +135,45 @@ func TestTimeScaleStretchesTheClock(t *testing.T) {
 	assert.Equal(t, time.Duration(250), c.paper(2000))
 	later := clock{epoch: monotonic(), scale: 4, read: monotonic}
 	assert.InDelta(t, float64(4*time.Second), float64(later.until(time.Second)), float64(50*time.Millisecond))
+}
+
+func TestAPauseOfTheControllerIsNotHeldAgainstTheAgents(t *testing.T) {
+	var jumped atomic.Int64
+	var orders []*control.Command
+	receiver := newFake(func(_ *fakeSession, c *control.Command) {
+		if orders = append(orders, c); len(orders) == 2 {
+			jumped.Store(int64(100 * time.Second)) // past the drain limit, before anyone could answer
+		}
+	})
+	d := flows(t, 10*time.Second)
+	tr := trial(d, newFake(nil), receiver)
+	tr.Now = func() int64 { return monotonic() + jumped.Load() }
+	var stood time.Duration
+	tr.OnStall = func(late time.Duration) {
+		stood = late
+		for _, c := range orders {
+			receiver.events <- done(c, 42*time.Millisecond)
+		}
+	}
+	require.NoError(t, tr.Run(t.Context()))
+	assert.Greater(t, stood, 80*time.Second)
+	for _, r := range d.Records() {
+		assert.Equal(t, results.Completed, r.Status, r.Reason)
+	}
+}
+
+func TestLostBackgroundTrafficIsNotARequestsFailure(t *testing.T) {
+	receiver := newFake(func(f *fakeSession, c *control.Command) {
+		f.events <- &control.Event{Event: &control.Event_Failed{Failed: &control.Failed{Stage: kvagent.StageBackground, Reason: "cut"}}}
+		f.events <- done(c, 42*time.Millisecond)
+	})
+	d := flows(t, time.Minute)
+	tr := trial(d, newFake(nil), receiver)
+	var lost []string
+	tr.OnBackgroundLost = func(node, reason string) { lost = append(lost, node+": "+reason) }
+	require.NoError(t, tr.Run(t.Context()))
+	assert.Equal(t, []string{"i1: cut", "i1: cut"}, lost)
+	for _, r := range d.Records() {
+		assert.Equal(t, results.Completed, r.Status, r.Reason)
+	}
 }
