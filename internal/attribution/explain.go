@@ -23,7 +23,7 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	t.Add(StageReplay, byWorld[results.WorldReplay])
 	t.Add(StagePacket, byWorld[results.WorldPacket])
 	packet := split(byWorld[results.WorldPacket])
-	jobs, err := e.jobs(packet, sortedSeeds(t.wide))
+	jobs, wide, err := e.jobs(packet, sortedSeeds(t.wide))
 	if err != nil {
 		return nil, fmt.Errorf("attribute the gap: %w", err)
 	}
@@ -34,7 +34,7 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	for i, p := range e.Policies {
 		labels[i] = trials.Label(p)
 	}
-	a := &results.Attribution{Seeds: sortedSeeds(t.seeds), WideSeeds: len(t.wide), Methods: methods}
+	a := &results.Attribution{Seeds: sortedSeeds(t.seeds), WideSeeds: len(wide), Methods: methods}
 	a.Means, a.Gains = t.Waterfalls(labels, comparisons)
 	a.Decisions = countDecisions(labels, byWorld[results.WorldPacket], byWorld[results.WorldFlow])
 	a.Transport, a.Alone, err = Transport(ctx, e.Flow, labels, byWorld[results.WorldPacket], byWorld[results.WorldReplay])

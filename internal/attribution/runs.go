@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,78 +30,27 @@ type Experiment struct {
 	Requests func(seed uint64) ([]workload.Request, error)
 }
 
-// job is one run of one stage.
-type job struct {
-	stage    Stage
-	policy   scenarios.Policy
-	seed     uint64
-	requests []workload.Request
-	packet   []results.Record // whose decisions to repeat
-	luck     uint64           // other tie-break draws; 0: the requests' own
-}
-
-// jobs lists the runs of the stages that the experiment has not made itself.
-func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, error) {
-	requests := map[uint64][]workload.Request{}
-	load := func(seed uint64) (_ []workload.Request, err error) {
-		if requests[seed] == nil {
-			requests[seed], err = e.Requests(seed)
-		}
-		return requests[seed], err
-	}
-	byLabel := map[string]scenarios.Policy{}
-	var out []job
-	for _, p := range e.Policies {
-		byLabel[trials.Label(p)] = p
-		for _, seed := range wide {
-			reqs, err := load(seed)
-			if err != nil {
-				return nil, err
-			}
-			for _, stage := range []Stage{StageTier, StageRandom, StageFraming} {
-				out = append(out, job{stage: stage, policy: p, seed: seed, requests: reqs})
-			}
-		}
-	}
-	for _, t := range packet {
-		p, known := byLabel[t.policy]
-		if !known {
-			return nil, fmt.Errorf("records of policy %s, which the scenario does not have", t.policy)
-		}
-		reqs, err := load(t.seed)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, job{stage: StageDecisions, policy: p, seed: t.seed, requests: reqs, packet: t.records})
-		for k := range redraws {
-			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, requests: reqs, luck: uint64(k + 1)})
-		}
-	}
-	return out, nil
-}
-
 // run makes the runs on all CPUs and adds them to the table.
 func (e *Experiment) run(ctx context.Context, jobs []job, t *Table) error {
-	out := make([][]results.Record, len(jobs))
+	var adding sync.Mutex // the order in which runs are added does not matter
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range jobs {
-		g.Go(func() (err error) {
-			out[i], err = e.play(ctx, &jobs[i])
-			return err
+		g.Go(func() error {
+			records, err := e.play(ctx, &jobs[i])
+			if err != nil {
+				return err
+			}
+			adding.Lock()
+			defer adding.Unlock()
+			t.Add(jobs[i].stage, records)
+			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	for i, records := range out {
-		t.Add(jobs[i].stage, records)
-	}
-	return nil
+	return g.Wait()
 }
 
-// play makes one run. The records keep only what a Table reads: hundreds of runs are
-// in memory at once.
+// play makes one run.
 func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error) {
 	s, cfg, requests := e.Scenario, e.Flow(j.seed), j.requests
 	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
@@ -133,11 +83,7 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 	if err := w.Run(ctx, d); err != nil {
 		return nil, fmt.Errorf("stage %s, %s, seed %d: %w", j.stage, trials.Label(j.policy), j.seed, err)
 	}
-	records := d.Records()
-	for i := range records {
-		records[i].Streams = nil
-	}
-	return records, nil
+	return d.Records(), nil
 }
 
 // pathSeed keeps the stages' path draws apart from those of the requests.

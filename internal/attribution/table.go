@@ -1,6 +1,7 @@
 package attribution
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/netkvlab/netkvlab/internal/paired"
@@ -65,15 +66,11 @@ func (t *Table) chain(policy, metric string) []paired.Column {
 	return out
 }
 
-// redraws is how often the flow world is run again on the packet run's seeds, with
-// other tie-break draws.
-const redraws = 20
-
-// stageAgain names one of those runs.
+// stageAgain names one of the runs with other tie-break draws.
 func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 
 // again gives the runs with other luck: of a policy, or of a policy and its baseline.
-// It is empty when one of them was not made.
+// It ends with the first that was not made.
 func (t *Table) again(metric string, policies ...string) []series {
 	var out []series
 	for k := range redraws {
@@ -85,10 +82,8 @@ func (t *Table) again(metric string, policies ...string) []series {
 		if len(columns) > 1 {
 			s.baseline = columns[1:]
 		}
-		for _, c := range columns {
-			if c == nil {
-				return nil
-			}
+		if slices.ContainsFunc(columns, func(c paired.Column) bool { return c == nil }) {
+			return out
 		}
 		out = append(out, s)
 	}
