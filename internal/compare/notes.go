@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/paired"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
@@ -91,6 +92,14 @@ func (s *Source) otherThan(first *Source, letter string) []string {
 	}
 	if a, b := first.run.Summary, s.run.Summary; a.Version != b.Version {
 		out = append(out, fmt.Sprintf("other versions: A was made by netkvlab %s, %s by %s", a.Version, letter, b.Version))
+	}
+	if first.payload != s.payload {
+		alone := "A"
+		if s.payload {
+			alone = letter
+		}
+		out = append(out, fmt.Sprintf("%s was run without packets, so that its links carry payload at their full rate; packets, and a flow world beside them, carry frames: %.1f %% more",
+			alone, 100*(flowsim.FullSegmentFraming-1)))
 	}
 	if keys := scenarioDiff(first.run, s.run); keys != nil {
 		out = append(out, fmt.Sprintf("other scenarios (A, %s): %s", letter, strings.Join(keys, "; ")))

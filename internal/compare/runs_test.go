@@ -87,6 +87,17 @@ func TestOtherScenariosAreSaidKeyByKey(t *testing.T) {
 	assert.NotContains(t, notes, "seeds [")
 }
 
+func TestPayloadAgainstFramesIsSaid(t *testing.T) {
+	t.Parallel()
+	flow := serve(results.WorldFlow, 0, func(string, int) float64 { return 100 })
+	packet := serve(results.WorldPacket, 0, func(string, int) float64 { return 105 })
+	both := folder(t, "name: a\n", meta(results.VerdictGood), append(packet, flow...))
+	alone := folder(t, "name: a\n", meta(results.VerdictGood), flow)
+	assert.Contains(t, strings.Join(compared(t, load(t, both), load(t, alone)).Notes, "\n"), "B was run without packets")
+	assert.Contains(t, strings.Join(compared(t, load(t, alone), load(t, both+":flow")).Notes, "\n"), "A was run without packets")
+	assert.Empty(t, compared(t, load(t, both), load(t, both+":flow")).Notes)
+}
+
 func TestOtherRequestsOfTheSameNumberAreNotPaired(t *testing.T) {
 	t.Parallel()
 	a := folder(t, "name: a\n", meta(results.VerdictGood), serve(results.WorldFlow, 0, func(string, int) float64 { return 100 }))

@@ -23,6 +23,7 @@ type Source struct {
 	prints    map[paired.Key]fingerprint
 	requests  map[string]int // by policy
 	completed map[string]int
+	payload   bool     // of a run without packets: its links carry payload at their full rate
 	ignored   []string // columns of a CSV file that mean nothing here
 }
 
@@ -106,7 +107,7 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 		return nil, fmt.Errorf("%s: no requests of the %s world: it has %s", run.Dir, world, strings.Join(slices.Sorted(maps.Keys(ran)), ", "))
 	}
 	s := newSource(run.Dir)
-	s.run, s.world = run, world
+	s.run, s.world, s.payload = run, world, !ran[results.WorldPacket]
 	for i := range run.Records {
 		r := &run.Records[i]
 		if r.World != world {
