@@ -46,7 +46,7 @@ Sizes, rates and times are those of the real cluster. Only ` + "`scale`" + ` say
 ` + "`Emulated`" + ` are exempt.
 
 To start from a ready file: %s.
-From Go, ` + "`scenarios.Load(file, \"topology.pods=2\")`" + ` overrides a key. A setting of one of two keys that say the same
+` + "`--set topology.pods=2`" + `, or from Go ` + "`scenarios.Load(file, \"topology.pods=2\")`" + `, overrides a key. A setting of one of two keys that say the same
 (` + "`oversubscription`" + ` and ` + "`linkRates`" + `, ` + "`kvDtype`" + ` and ` + "`bytesPerElement`" + `) wins over the other one in the file.
 
 YAML anchors and aliases are read; merge keys (` + "`<<`" + `) and several documents in one file are not. Whole numbers are plain decimals

@@ -39,7 +39,7 @@ type Scenario struct {
 	SLO SLO `yaml:"slo"`
 	// How the cluster is mapped onto this host.
 	Scale Scale `yaml:"scale"`
-	// Where agents run: bare processes in namespaces, or docker containers.
+	// Where agents run: bare processes in namespaces, or docker containers (not in this version).
 	Runtime string `yaml:"runtime" enum:"process|docker"`
 	// What ends a run by itself.
 	Limits Limits `yaml:"limits"`
@@ -77,7 +77,7 @@ type Topology struct {
 	Oversubscription Oversubscription `yaml:"oversubscription"`
 	// Rates of single links above the hosts; instead of oversubscription.
 	LinkRates LinkRates `yaml:"linkRates"`
-	// One-way latency of each tier, where the kernel has netem; where it has not, the run says that it goes without.
+	// One-way latency of each tier, for the oracle and for the flow world alone (sim); emulated links have none in this version.
 	Latency TierLatency `yaml:"latency"`
 	// Bounds of the queues.
 	Buffers Buffers `yaml:"buffers"`
