@@ -129,7 +129,7 @@ func (c *Serving) again(now time.Duration, f *flight, reason string) {
 	f.transferDone, f.admitted, f.firstToken = nothing, nothing, nothing
 	if !f.computed || c.pool.down[f.prefill] {
 		f.started, f.prefilled = nothing, nothing
-		c.startPrefill(now, f)
+		c.startPrefill(now, now, f)
 		return
 	}
 	c.choose(now, f)

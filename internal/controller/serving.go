@@ -142,7 +142,7 @@ func (c *Serving) Wake(now time.Duration) []Action {
 	for c.next < len(c.flights) && c.flights[c.next].req.Arrival <= now {
 		f := &c.flights[c.next]
 		c.next++
-		c.startPrefill(f.req.Arrival, f)
+		c.startPrefill(now, f.req.Arrival, f)
 	}
 	c.overdue(now)
 	if c.next == len(c.flights) && c.cfg.Drain > 0 && now >= c.deadline && !c.Done() {
@@ -154,9 +154,10 @@ func (c *Serving) Wake(now time.Duration) []Action {
 	return c.actions
 }
 
-// startPrefill sends a prompt to the least loaded prefill instance. The time is
-// the arrival's, not the wake-up's: lateness must not change the choice.
-func (c *Serving) startPrefill(at time.Duration, f *flight) {
+// startPrefill sends a prompt to the least loaded prefill instance. The choice is
+// made as of the arrival, not of the wake-up: lateness must not change it. The
+// instance has its time from now on.
+func (c *Serving) startPrefill(now, at time.Duration, f *flight) {
 	if f.prefill >= 0 {
 		c.pool.forget(f.prefill, at, f.req) // a prompt that was cancelled
 	}
@@ -167,7 +168,7 @@ func (c *Serving) startPrefill(at time.Duration, f *flight) {
 	}
 	f.prefill, f.stage, f.computed = p, stagePrefill, false
 	c.act(Action{Kind: DoPrefill, Request: f.req.ID, Attempt: f.attempt, Prefill: p, Tokens: f.req.PromptTokens})
-	c.expect(f, at, c.pool.finish(p, at, f.req.PromptTokens)-at)
+	c.expect(f, now, c.pool.finish(p, now, f.req.PromptTokens)-now)
 }
 
 func (c *Serving) act(a Action) { c.actions = append(c.actions, a) }

@@ -293,6 +293,20 @@ func TestSilentInstancesAreTakenOutOfService(t *testing.T) {
 	}
 }
 
+func TestRequestsThatAreHandedOverLateHaveTheirTimeAllTheSame(t *testing.T) {
+	b := one()
+	for i := range 5 {
+		b.requests = append(b.requests, request(i, time.Duration(i)*time.Second, 2000, 2))
+	}
+	c, w := b.start(t)
+	w.now = time.Minute // the controller was stopped
+	c.Postpone(time.Minute)
+	w.run(c)
+	for _, r := range lawful(t, c) {
+		assert.Equal(t, results.Completed, r.Status, r.Reason)
+	}
+}
+
 func TestNothingLeftMeansFailureWithAReason(t *testing.T) {
 	b := one()
 	b.requests = []workload.Request{request(0, 0, 2000, 2), request(1, time.Second, 2000, 2)}
