@@ -24,15 +24,9 @@ func (l *Lab) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlow, er
 		return out, nil
 	}
 	t := l.Scenario.Topology
-	perCoreFlow := b.Utilization.Tier3 * float64(l.rate(3)) / float64(t.RacksPerPod)
-	uplinkFromCore := perCoreFlow * float64(t.CoresPerAgg)
-	perRackFlow := b.Utilization.Tier2*float64(l.rate(2)) - uplinkFromCore
-	if t.Pods < 2 {
-		perCoreFlow, perRackFlow = 0, b.Utilization.Tier2*float64(l.rate(2))
-	}
-	if perRackFlow < 0 {
-		return nil, fmt.Errorf("background: %g of the core links already loads the rack uplinks with %.3g, more than tier2: %g: raise tier2 or lower tier3",
-			b.Utilization.Tier3, uplinkFromCore/float64(l.rate(2)), b.Utilization.Tier2)
+	perCoreFlow, perRackFlow, err := backgroundRates(l.Scenario, l.Plan)
+	if err != nil {
+		return nil, err
 	}
 	for _, id := range l.Plan.Background {
 		n := &l.Plan.Nodes[id]
@@ -50,6 +44,24 @@ func (l *Lab) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlow, er
 		}
 	}
 	return out, nil
+}
+
+// backgroundRates are the emulated rates of a flow over a core path and of a flow
+// within a pod, in bits per second.
+func backgroundRates(s *scenarios.Scenario, p *fabric.Plan) (perCoreFlow, perRackFlow float64, err error) {
+	b, t := s.Background, s.Topology
+	uplink := float64(rate(p, 2))
+	if t.Pods < 2 {
+		return 0, b.Utilization.Tier2 * uplink, nil
+	}
+	perCoreFlow = b.Utilization.Tier3 * float64(rate(p, 3)) / float64(t.RacksPerPod)
+	uplinkFromCore := perCoreFlow * float64(t.CoresPerAgg)
+	perRackFlow = b.Utilization.Tier2*uplink - uplinkFromCore
+	if perRackFlow < 0 {
+		return 0, 0, invalidf("background.utilization: tier3: %g of the core links already loads the rack uplinks with %.3g, more than tier2: %g: raise tier2 or lower tier3",
+			b.Utilization.Tier3, uplinkFromCore/uplink, b.Utilization.Tier2)
+	}
+	return perCoreFlow, perRackFlow, nil
 }
 
 // addFlows sends at a rate over each equal-cost path of a pair.
@@ -85,10 +97,10 @@ func (l *Lab) backgroundHost(pod, rack int) fabric.NodeID {
 }
 
 // rate is the emulated rate of the links of a tier.
-func (l *Lab) rate(tier int) int64 {
-	for i := range l.Plan.Links {
-		if l.Plan.Links[i].Tier == tier {
-			return int64(l.Plan.Links[i].RateEmulated)
+func rate(p *fabric.Plan, tier int) int64 {
+	for i := range p.Links {
+		if p.Links[i].Tier == tier {
+			return int64(p.Links[i].RateEmulated)
 		}
 	}
 	return 0

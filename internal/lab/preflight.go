@@ -49,6 +49,9 @@ func Plan(s *scenarios.Scenario) (*fabric.Plan, error) {
 	if err != nil {
 		return nil, invalidf("plan %s: %w", s.Name, err)
 	}
+	if _, _, err := backgroundRates(s, p); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 

@@ -55,6 +55,19 @@ func TestWorkloadsAreReadBeforeTheLabIsBuilt(t *testing.T) {
 	require.ErrorAs(t, CheckWorkload(s, p), &invalid)
 }
 
+func TestBackgroundThatCannotBeIsRefusedBeforeTheLabIsBuilt(t *testing.T) {
+	t.Parallel()
+	s, err := scenarios.Load("quickstart", "background.utilization.tier3=0.5")
+	require.NoError(t, err)
+	_, err = Plan(s)
+	var invalid InvalidError
+	require.ErrorAs(t, err, &invalid)
+	require.ErrorContains(t, err, "raise tier2")
+	s.Background.Utilization.Tier2 = 0.5
+	_, err = Plan(s)
+	require.NoError(t, err)
+}
+
 func TestOnlyPairsOfFlowsAreConnected(t *testing.T) {
 	t.Parallel()
 	s, err := scenarios.Load("flows-example")
