@@ -187,6 +187,6 @@ func (r *run) meta(interrupted bool) results.Meta {
 		Version: r.opt.Version, Scenario: s.Name, Seeds: s.Seeds,
 		Scale:    results.Scale{Rate: r.plan.Scale.Rate, Time: r.plan.Scale.Time},
 		SLO:      results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT},
-		Fidelity: r.fidelity(), Interrupted: interrupted, Policies: labels, Worlds: r.opt.Worlds,
+		Fidelity: r.fidelity(interrupted), Interrupted: interrupted, Policies: labels, Worlds: r.opt.Worlds,
 	}
 }

@@ -102,7 +102,7 @@ func readIdle() (time.Duration, error) {
 
 // fidelity is the verdict on the run so far. It judges what this package
 // measures: host idle time, timer lateness, and byte conservation.
-func (r *run) fidelity() results.Fidelity {
+func (r *run) fidelity(interrupted bool) results.Fidelity {
 	w := r.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,6 +118,9 @@ func (r *run) fidelity() results.Fidelity {
 	}
 	for _, n := range r.notes {
 		worsen(results.VerdictInvalid, "%s", n)
+	}
+	if interrupted {
+		worsen(results.VerdictDegraded, "the run was cut short: the requests that ended are not a sample of all")
 	}
 	if w.err != nil {
 		worsen(results.VerdictDegraded, "the host's idle time could not be watched: %v", w.err)
