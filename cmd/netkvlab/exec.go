@@ -2,8 +2,10 @@ package main
 
 import (
 	"os"
+	"os/signal"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/nodes"
@@ -26,7 +28,9 @@ func (a *app) execCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			code, err := lab.Exec(cmd.Context(), args[0], args[1], args[2:], nodes.Stdio{In: os.Stdin, Out: a.stdout, Err: a.stderr}, opt)
+			signals, stop := commandsSignals()
+			defer stop()
+			code, err := lab.Exec(cmd.Context(), args[0], args[1], args[2:], nodes.Stdio{In: os.Stdin, Out: a.stdout, Err: a.stderr}, signals, opt)
 			if err != nil {
 				return err
 			}
@@ -35,5 +39,23 @@ func (a *app) execCommand() *cobra.Command {
 			}
 			return nil
 		},
+	}
+}
+
+// commandsSignals takes the signals that end other commands and leaves them to the one that
+// is run: a shell lives on after Ctrl-C, and tcpdump prints its counts. On a
+// terminal that command is in the foreground with us and has Ctrl-C from there already.
+func commandsSignals() (<-chan os.Signal, func()) {
+	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)
+	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
+	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+		signal.Notify(dropped, unix.SIGINT, unix.SIGQUIT)
+	} else {
+		signal.Notify(passed, unix.SIGINT)
+	}
+	return passed, func() {
+		signal.Stop(passed)
+		signal.Stop(dropped)
 	}
 }

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
@@ -10,8 +11,9 @@ import (
 )
 
 // Exec runs a command inside a node's namespace and returns its exit code. It takes
-// no lock: looking into a lab while it runs is what it is for.
-func Exec(ctx context.Context, name, node string, command []string, stdio nodes.Stdio, opt Options) (int, error) {
+// no lock: looking into a lab while it runs is what it is for. Signals, which may be
+// nil, are passed on to it.
+func Exec(ctx context.Context, name, node string, command []string, stdio nodes.Stdio, signals <-chan os.Signal, opt Options) (int, error) {
 	if err := checkName(name); err != nil {
 		return 0, err
 	}
@@ -25,7 +27,7 @@ func Exec(ctx context.Context, name, node string, command []string, stdio nodes.
 	var known []string
 	for _, s := range all {
 		if s.Node == node {
-			return opt.Runtime.Exec(ctx, nodes.ExecSpec{Lab: name, Node: node, Netns: s.Path, Command: command, Stdio: stdio})
+			return opt.Runtime.Exec(ctx, nodes.ExecSpec{Lab: name, Node: node, Netns: s.Path, Command: command, Stdio: stdio, Signals: signals})
 		}
 		known = append(known, s.Node)
 	}

@@ -1,0 +1,21 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Not parallel: signals belong to the whole process.
+func TestSignalsOfExecAreTheCommands(t *testing.T) {
+	ctx, end := interruptible(os.Stderr)
+	defer end()
+	signals, stop := commandsSignals()
+	defer stop()
+	require.NoError(t, unix.Kill(os.Getpid(), unix.SIGTERM))
+	assert.Equal(t, unix.SIGTERM, <-signals)
+	assert.NoError(t, ctx.Err(), "exec itself goes on until its command ends")
+}
