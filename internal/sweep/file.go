@@ -43,7 +43,15 @@ type Axis struct {
 type Value struct {
 	Label    string
 	Settings []string
-	line     int
+	// Scales multiply what the scenario itself says of a key, before the settings.
+	Scales []Scale
+	line   int
+}
+
+// Scale is a factor on one key's number, whose unit stays.
+type Scale struct {
+	Key    string
+	Factor float64
 }
 
 // Figure is the picture of a sweep: a metric of one policy, or its change against a
@@ -99,9 +107,19 @@ func (s *Sweep) load(name, base string) error {
 		}
 	}
 	ref := scenarioRef(base, s.File.Scenario)
+	own, err := scenarios.Load(ref)
+	if err != nil {
+		return s.blame(name, nil, err)
+	}
+	if s.File.Policies, err = ownPolicies(own, s.File.Policies); err != nil {
+		return s.blame(name, nil, err)
+	}
 	for i := range total {
 		values := s.pick(i)
-		settings := s.settings(values)
+		settings, err := s.settings(own, values)
+		if err != nil {
+			return s.blame(name, values, err)
+		}
 		sc, err := scenarios.Load(ref, settings...)
 		if err != nil {
 			return s.blame(name, values, err)
@@ -129,9 +147,16 @@ func (s *Sweep) pick(i int) []Value {
 	return values
 }
 
-func (s *Sweep) settings(values []Value) []string {
+func (s *Sweep) settings(own *scenarios.Scenario, values []Value) ([]string, error) {
 	out := slices.Clone(s.File.Settings)
 	for _, v := range values {
+		for _, scale := range v.Scales {
+			setting, err := scaled(own, scale)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, setting)
+		}
 		out = append(out, v.Settings...)
 	}
 	if s.File.Policies != "" {
@@ -140,7 +165,7 @@ func (s *Sweep) settings(values []Value) []string {
 	if s.File.Seeds != "" {
 		out = append(out, "seeds="+s.File.Seeds)
 	}
-	return out
+	return out, nil
 }
 
 // blame says in which cell a scenario is wrong, and on which line of the sweep file:
@@ -151,7 +176,11 @@ func (s *Sweep) blame(name string, values []Value, err error) error {
 	where, line := "the scenario", 0
 	for i, v := range values {
 		where += fmt.Sprintf(", %s = %s", s.File.Axes[i].Name, v.Label)
-		for _, setting := range v.Settings {
+		keys := slices.Clone(v.Settings)
+		for _, scale := range v.Scales {
+			keys = append(keys, scale.Key)
+		}
+		for _, setting := range keys {
 			key, _, _ := strings.Cut(setting, "=")
 			if inner != nil && inner.Path != "" && (strings.HasPrefix(key, inner.Path) || strings.HasPrefix(inner.Path, key)) {
 				line = v.line

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,9 @@ func TestFaultsNameTheLine(t *testing.T) {
 		"two documents":          {"figure:", "---\nfigure:", "second YAML document"},
 		"seeds no list":          {"seeds: [1, 2]", "seeds: 2", "sweep.yaml:13: seeds: must be a list"},
 		"plain value, no key":    {"- {label: \"4:1\", set: {topology.oversubscription: {rack: 2, pod: 4}}}", "- 4", "is a plain value, but the axis has no key"},
+		"scale of no key":        {"set: {topology.oversubscription.pod: 8}", "scale: {topology.podz: 8}", "sweep.yaml:11: the scenario, rate = 2/s, core = 8:1: topology.podz: is no key"},
+		"scale of a word":        {"set: {topology.oversubscription.pod: 8}", "scale: {transfer.mode: 8}", "transfer.mode: is no number"},
+		"scale by nothing":       {"set: {topology.oversubscription.pod: 8}", "scale: {topology.pods: 0}", "must be a factor above 0"},
 		"overlap":                {"workload.synthetic.requests: 20", "transfer.overlap: layer", "not modelled by the flow world"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,6 +277,40 @@ func TestTimedDecisionsTakeTheGivenClock(t *testing.T) {
 	assert.InDelta(t, 1000, res.Rows[0].Value("decision_mean"), 1e-9, "us between two readings of the clock")
 }
 
+func TestAValueMayScaleWhatTheScenarioSays(t *testing.T) {
+	t.Parallel()
+	s := mustFolder(t, `scenario: base.yaml
+settings: {workload.synthetic.requests: 5}
+axes:
+  - name: size
+    values:
+      - {label: once, scale: {workload.synthetic.rate: 1}}
+      - {label: twice, scale: {workload.synthetic.rate: 2, topology.pods: 2, workload.synthetic.prompt.mean: 0.347}, set: {workload.synthetic.output.mean: 100}}
+policies: [rr]
+seeds: [1]
+`)
+	once, twice := s.Cells[0].Scenario, s.Cells[1].Scenario
+	assert.InDelta(t, 2*once.Workload.Synthetic.Rate, twice.Workload.Synthetic.Rate, 1e-12)
+	assert.Equal(t, 2*once.Topology.Pods, twice.Topology.Pods)
+	assert.InDelta(t, math.Round(0.347*8192), twice.Workload.Synthetic.Prompt.Mean, 0, "a whole number stays whole")
+	assert.InDelta(t, 100, twice.Workload.Synthetic.Output.Mean, 0)
+}
+
+func TestAPolicyOfTheScenarioKeepsItsWeights(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "base.yaml"), []byte(base+"policies: [rr, {name: cla*, cacheWeight: 3, loadWeight: 0}]\n"), 0o600))
+	file := filepath.Join(dir, "sweep.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("scenario: base.yaml\npolicies: [cla*, netkv-topo, {name: cla, label: c}]\n"), 0o600))
+	s, err := Load(file)
+	require.NoError(t, err)
+	got := s.Cells[0].Scenario.Policies
+	require.Len(t, got, 3)
+	assert.Equal(t, scenarios.Policy{Name: "cla*", Label: "cla*", CacheWeight: 3}, got[0])
+	assert.Equal(t, "netkv-topo", got[1].Label)
+	assert.InDelta(t, 1, got[2].LoadWeight, 0)
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(tiny))
 	f.Add([]byte("axes: [{values: [a]}]"))
@@ -280,4 +318,18 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		_, _ = Parse("f.yaml", data) // must return, whatever comes
 	})
+}
+
+func TestTheExampleOfTheDocumentationLoads(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/sweep.md")
+	require.NoError(t, err)
+	_, text, ok := strings.Cut(string(page), "```yaml\n")
+	require.True(t, ok)
+	text, _, _ = strings.Cut(text, "```")
+	file := filepath.Join(t.TempDir(), "core-rate.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	s, err := Load(file)
+	require.NoError(t, err)
+	assert.Equal(t, 72, s.Trials())
 }

@@ -2,7 +2,9 @@ package sweep
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -131,7 +133,21 @@ func (p *parser) axis(n *yaml.Node, path string) (Axis, error) {
 	return a, nil
 }
 
-// value reads a plain value of the axis' keys, or {label, set} with settings of its own.
+// scales reads a mapping of keys to factors.
+func (p *parser) scales(n *yaml.Node, path string) ([]Scale, error) {
+	var out []Scale
+	err := p.mapping(n, path, nil, func(key string, _, value *yaml.Node) error {
+		f, err := strconv.ParseFloat(value.Value, 64)
+		if err != nil || value.Kind != yaml.ScalarNode || !(f > 0) || math.IsInf(f, 0) {
+			return p.fault(value, path+"."+key, "must be a factor above 0, such as 2.5")
+		}
+		out = append(out, Scale{Key: key, Factor: f})
+		return nil
+	})
+	return out, err
+}
+
+// value reads a plain value of the axis' keys, or {label, set, scale} with settings of its own.
 func (p *parser) value(n *yaml.Node, path string, keys []string) (Value, error) {
 	v := Value{line: n.Line}
 	if n.Kind != yaml.MappingNode {
@@ -145,12 +161,15 @@ func (p *parser) value(n *yaml.Node, path string, keys []string) (Value, error) 
 		}
 		return v, err
 	}
-	err := p.mapping(n, path, []string{"label", "set"}, func(key string, _, value *yaml.Node) (err error) {
-		if key == "label" {
+	err := p.mapping(n, path, []string{"label", "set", "scale"}, func(key string, _, value *yaml.Node) (err error) {
+		switch key {
+		case "label":
 			v.Label, err = p.text(value, path+".label")
-			return err
+		case "set":
+			v.Settings, err = p.settings(value, path+".set")
+		case "scale":
+			v.Scales, err = p.scales(value, path+".scale")
 		}
-		v.Settings, err = p.settings(value, path+".set")
 		return err
 	})
 	if err == nil && v.Label == "" {
