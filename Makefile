@@ -19,7 +19,7 @@ SCENARIO ?= scenarios/quickstart.yaml
 
 .PHONY: help
 help: ## Show the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
 deps: ## Install what is missing on Debian or Ubuntu (Go, iproute2, gcc)
@@ -80,6 +80,20 @@ fmt: ## Format the Go code
 generate: ## Regenerate checked-in files; fails when that changes one
 	$(GO) generate ./...
 	@git diff --exit-code --stat || { echo "generated files were out of date: commit the difference"; exit 1; }
+
+.PHONY: paper
+paper: ## Run the paper's tables in the flow world and write docs/paper.md
+	$(GO) run ./internal/paper/write -run -version '$(VERSION)'
+
+.PHONY: paper-calibrate
+paper-calibrate: ## Find the parameters that the paper leaves open (minutes)
+	$(GO) run ./internal/paper/calibrate -write scenarios/paper/paper-table2.yaml
+
+.PHONY: paper-packet
+paper-packet: build ## Run Table II's 100 % rows in a lab (root, most of an hour) and write them into docs/paper.md
+	rm -rf bin/paper-packet
+	$(SUDO) bin/netkvlab up paper-table2 --worlds packet --seeds 1,2,3 --out bin/paper-packet
+	$(GO) run ./internal/paper/write -packet 'paper-table2/100%' bin/paper-packet
 
 .PHONY: vm-test
 vm-test: build ## Run netkvlab on Debian's stock kernel in a virtual machine

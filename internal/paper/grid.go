@@ -1,0 +1,97 @@
+package paper
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// line is one row of a comparison: what the paper says, what our worlds give.
+type line struct {
+	what    []string
+	paper   float64 // NaN: the paper does not say
+	flow    float64
+	ci      float64
+	packet  float64
+	measure measure
+}
+
+// measure says how a figure is written and how its deviation is told.
+type measure struct {
+	digits int
+	// points: the deviation is a difference in these units, not relative.
+	points string
+	signed bool
+}
+
+var (
+	milliseconds = measure{digits: 0}
+	steps        = measure{digits: 2}
+	share        = measure{digits: 3, points: "pp"}
+	percent      = measure{digits: 1, points: "pp", signed: true}
+)
+
+func (m measure) text(v float64) string {
+	if math.IsNaN(v) {
+		return "-"
+	}
+	if m.signed {
+		return fmt.Sprintf("%+.*f", m.digits, v)
+	}
+	return fmt.Sprintf("%.*f", m.digits, v)
+}
+
+// deviation is ours against the paper's.
+func (m measure) deviation(ours, paper float64) string {
+	switch {
+	case math.IsNaN(ours) || math.IsNaN(paper):
+		return "-"
+	case m.signed:
+		return fmt.Sprintf("%+.1f pp", ours-paper)
+	case m.points != "":
+		return fmt.Sprintf("%+.1f pp", 100*(ours-paper))
+	}
+	return fmt.Sprintf("%+.1f %%", 100*(ours/paper-1))
+}
+
+// compareTable writes lines as a table with the columns that every comparison has.
+func compareTable(b *strings.Builder, heads []string, lines []line) {
+	fmt.Fprintf(b, "| %s | paper | our flow world | our packet world | deviation of the flow world |\n", strings.Join(heads, " | "))
+	fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(heads)+4))
+	for _, l := range lines {
+		flow := l.measure.text(l.flow)
+		if !math.IsNaN(l.ci) && l.ci > 0 {
+			flow += fmt.Sprintf(" ± %.*f", l.measure.digits, l.ci)
+		}
+		packet := "not run"
+		if !math.IsNaN(l.packet) {
+			packet = l.measure.text(l.packet)
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s | %s |\n", strings.Join(l.what, " | "), l.measure.text(l.paper), flow, packet, l.measure.deviation(l.flow, l.paper))
+	}
+	b.WriteString("\n")
+}
+
+// cellLine compares a metric of one policy.
+func (d *Data) cellLine(table string, labels []string, policy, metric string, paper float64, m measure) line {
+	t := d.Tables[table]
+	flow, ci := t.Mean(labels, policy, metric)
+	return line{
+		what: append(append([]string{}, labels...), "`"+policy+"`"), paper: paper, flow: flow, ci: ci,
+		packet: d.packet(table, labels, policy, metric), measure: m,
+	}
+}
+
+// changeLine compares a change between two policies.
+func (d *Data) changeLine(table string, labels []string, policy, baseline, metric string, factor, paper float64, m measure) line {
+	t := d.Tables[table]
+	flow, ci := t.Change(labels, policy, baseline, metric, factor)
+	p, b := d.packet(table, labels, policy, metric), d.packet(table, labels, baseline, metric)
+	packet := 100 * (p/b - 1)
+	if factor != 0 {
+		packet = factor * (p - b)
+	}
+	return line{
+		what: append(append([]string{}, labels...), "`"+baseline+"`"), paper: paper, flow: flow, ci: ci, packet: packet, measure: m,
+	}
+}

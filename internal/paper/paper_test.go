@@ -1,0 +1,180 @@
+package paper
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/sweep"
+)
+
+var update = flag.Bool("update", false, "write docs/paper.md anew from the tables that are there")
+
+const docs = "../../docs"
+
+func readDocs(t *testing.T) *Data {
+	t.Helper()
+	d, err := ReadData(os.DirFS(docs))
+	require.NoError(t, err)
+	return d
+}
+
+func TestThePageIsWhatTheDataSays(t *testing.T) {
+	t.Parallel()
+	page, err := Page(readDocs(t))
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.WriteFile(docs+"/paper.md", []byte(page), 0o644))
+	}
+	have, err := os.ReadFile(docs + "/paper.md")
+	require.NoError(t, err)
+	want, got := strings.Split(page, "\n"), strings.Split(string(have), "\n")
+	for i := range want {
+		require.Less(t, i, len(got), "run make paper")
+		require.Equal(t, want[i], got[i], "line %d: run make paper", i+1)
+	}
+	assert.Len(t, got, len(want))
+	assert.NotContains(t, page, "NaN")
+}
+
+// One trial of each sweep is run again: a change of the flow world that moves results
+// shows here, without the minutes that all of them take.
+func TestTheDataIsWhatTheFlowWorldGives(t *testing.T) {
+	t.Parallel()
+	d := readDocs(t)
+	for _, name := range Sweeps() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := sweep.Load(name)
+			require.NoError(t, err)
+			assert.Equal(t, len(s.Cells), len(d.Tables[name].Cells), "run make paper")
+			c := s.Cells[0]
+			policy, seed := c.Scenario.Policies[0], c.Scenario.Seeds[0]
+			fc, err := flowrun.New(c.Scenario)
+			require.NoError(t, err)
+			f, err := fc.Trial(t.Context(), policy, seed, nil)
+			require.NoError(t, err)
+			have := d.Tables[name].values[key(c.Labels, policy.Label)][seed]
+			for _, metric := range []string{"ttft_mean", "transfer_mean", "slo"} {
+				assert.InEpsilon(t, f.Value(metric), have[metric], 1e-4, "%s: run make paper", metric)
+			}
+		})
+	}
+}
+
+func TestTheFitMeetsTheRowsItWasMadeFrom(t *testing.T) {
+	t.Parallel()
+	table := readDocs(t).Tables["paper-table2"]
+	for _, c := range Table2()[0].Cells {
+		transfer, _ := table.Mean([]string{"100%"}, c.Policy, "transfer_mean")
+		ttft, _ := table.Mean([]string{"100%"}, c.Policy, "ttft_mean")
+		assert.InEpsilon(t, c.Transfer, transfer, 0.05, c.Policy)
+		assert.InEpsilon(t, c.TTFT, ttft, 0.05, c.Policy)
+	}
+}
+
+func TestEveryTrialOfThePageCompleted(t *testing.T) {
+	t.Parallel()
+	for name, table := range readDocs(t).Tables {
+		for k, seeds := range table.values {
+			for seed, row := range seeds {
+				assert.InDelta(t, row["submitted"], row["completed"], 0, "%s %s seed %d", name, k, seed)
+			}
+		}
+	}
+}
+
+func TestAFitGetsNoWorseThanItsStart(t *testing.T) {
+	t.Parallel()
+	fixed := []string{"workload.synthetic.requests=30", "seeds=[1]", "workload.synthetic.prefix.groups=5", "transfer.streams=4"}
+	params := Parameters()
+	at := make([]float64, len(params))
+	for i, p := range params {
+		at[i] = p.Start
+	}
+	start, err := evaluate(t.Context(), "paper-table2", settings(fixed, at, firstMean))
+	require.NoError(t, err)
+	a, err := Search(t.Context(), "paper-table2", fixed)
+	require.NoError(t, err)
+	assert.LessOrEqual(t, a.Misfit, start.Misfit)
+	b, err := Search(t.Context(), "paper-table2", fixed)
+	require.NoError(t, err)
+	assert.Equal(t, a.Settings, b.Settings, "the same way every time")
+
+	done, err := Finish(t.Context(), "paper-table2", a.Settings)
+	require.NoError(t, err)
+	rr := done.Figures["rr"]
+	assert.InDelta(t, restMS, rr.Value("ttft_mean")-rr.Value("transfer_mean"), 5)
+	assert.InDelta(t, rrSLO, rr.Value("slo"), 0.05, "30 requests")
+	_, err = Search(t.Context(), "no-such-scenario", nil)
+	require.Error(t, err)
+}
+
+func TestParametersKeepToTheirBounds(t *testing.T) {
+	t.Parallel()
+	p := Parameter{Least: 1, Most: 2, Decimals: 2}
+	assert.InDelta(t, 2, p.round(7), 0)
+	assert.InDelta(t, 1.23, p.round(1.2345), 0)
+	assert.InDelta(t, 1, p.round(-1), 0)
+}
+
+func TestTheScaleLeavesTheLeastMisfit(t *testing.T) {
+	t.Parallel()
+	k, misfit := scale([]float64{2, 2, 2})
+	assert.InDelta(t, 0.5, k, 1e-12)
+	assert.InDelta(t, 0, misfit, 1e-12)
+	ratios := []float64{1, 1.1, 0.8}
+	k, misfit = scale(ratios)
+	for _, other := range []float64{0.99 * k, 1.01 * k} {
+		var m float64
+		for _, r := range ratios {
+			m += (other*r - 1) * (other*r - 1) / 3
+		}
+		assert.Greater(t, math.Sqrt(m), misfit)
+	}
+}
+
+func TestPacketFiguresComeFromGoodRunsOnly(t *testing.T) {
+	t.Parallel()
+	summary := func(verdict, world string) fstest.MapFS {
+		return fstest.MapFS{"summary.json": {Data: []byte(fmt.Sprintf(`{"fidelity": {"verdict": %q, "reasons": []}, "worlds": {%q: {"rr": {
+			"ttft_ms": {"mean": 1900.5, "p99": 9000}, "transfer_ms": {"mean": 950}, "slo_attainment": 0.9, "tier_share": {"2": 0.25, "3": 0.75}}}}}`, verdict, world))}}
+	}
+	var p Packet
+	require.NoError(t, p.Take("paper-table2/100%", summary("good", "packet")))
+	assert.Equal(t, map[string]float64{
+		"paper-table2/100%/rr/ttft_mean": 1900.5, "paper-table2/100%/rr/ttft_p99": 9000, "paper-table2/100%/rr/transfer_mean": 950,
+		"paper-table2/100%/rr/slo": 0.9, "paper-table2/100%/rr/tier2": 0.25, "paper-table2/100%/rr/tier3": 0.75,
+	}, p.Cells)
+	d := &Data{Packet: p}
+	assert.InDelta(t, 950, d.packet("paper-table2", []string{"100%"}, "rr", "transfer_mean"), 0)
+	assert.True(t, math.IsNaN(d.packet("paper-table2", []string{"200%"}, "rr", "transfer_mean")), "not run")
+
+	require.ErrorContains(t, p.Take("c", summary("degraded", "packet")), "degraded")
+	require.ErrorContains(t, p.Take("c", summary("good", "flow")), "no packet world")
+	require.Error(t, p.Take("c", fstest.MapFS{}))
+}
+
+func TestTablesAreReadStrictly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"cell,policy,seed\n": "is empty",
+		"a,b\n1,2\n":         "are none of a sweep",
+		"cell,x,policy,seed,ttft_mean\n0,1,rr,s,1\n": "line 2: seed",
+		"cell,x,policy,seed,ttft_mean\n0,1,rr,1,y\n": "line 2: ttft_mean",
+	} {
+		fsys := fstest.MapFS{DataFolder + "/" + Sweeps()[0] + ".csv": {Data: []byte(text)}}
+		_, err := ReadData(fsys)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := ReadData(fstest.MapFS{})
+	require.ErrorContains(t, err, "make paper")
+}
