@@ -16,6 +16,10 @@ import (
 //
 // A port is registered before it is dialled, so that no two streams ever want
 // the same one, and so that the peer may accept before the dial returns.
+// PortsExhausted begins the reason of a transfer that found every source port of a
+// path in use: a limit of the path table, not of the network.
+const PortsExhausted = "no source port left"
+
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
@@ -150,7 +154,7 @@ func (p *pool) grow(ctx context.Context, w want) (*slot, error) {
 	if last != nil {
 		return nil, fmt.Errorf("no usable source port of nic %d path %d to %s: %w", w.nic, w.path, w.peer.node, last)
 	}
-	return nil, fmt.Errorf("all %d source ports of nic %d path %d to %s are in use: a larger path table or fewer streams at a time would do",
+	return nil, fmt.Errorf(PortsExhausted+": all %d of nic %d path %d to %s are in use: a larger path table or fewer streams at a time would do",
 		len(ports), w.nic, w.path, w.peer.node)
 }
 

@@ -190,7 +190,8 @@ func TestPortsExhaustedIsAnError(t *testing.T) {
 	a.send(1, b, streams...)
 	f := a.failed()
 	assert.Equal(t, "transfer", f.GetStage())
-	assert.Contains(t, f.GetReason(), "all 4 source ports of nic 0 path 0 to b are in use")
+	assert.Contains(t, f.GetReason(), PortsExhausted)
+	assert.Contains(t, f.GetReason(), "all 4 of nic 0 path 0 to b are in use")
 	until(t, "clean", func() bool { return a.status().GetTransfersOut() == 0 })
 }
 

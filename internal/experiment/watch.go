@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/kvagent"
 )
 
 const (
@@ -137,10 +138,24 @@ func (r *run) fidelity(interrupted bool) results.Fidelity {
 	if w.stood > 0 {
 		worsen(results.VerdictDegraded, "netkvlab stood still for %v: it was stopped, or the host was", w.stood.Round(time.Millisecond))
 	}
+	if n := r.portFailures(); n > 0 {
+		worsen(results.VerdictInvalid, "%d requests failed because a pair had no source port left on a path: a limit of the emulation, not of the network; lower the load or use more instances", n)
+	}
 	if w.worst > lateDegraded {
 		worsen(results.VerdictDegraded, "an agent's timer was %v late", w.worst.Round(time.Millisecond))
 	}
 	return f
+}
+
+// portFailures counts requests that ran into the path table's end.
+func (r *run) portFailures() int {
+	n := 0
+	for i := range r.records {
+		if rec := &r.records[i]; rec.World == results.WorldPacket && strings.Contains(rec.Reason, kvagent.PortsExhausted) {
+			n++
+		}
+	}
+	return n
 }
 
 // remarks are what a reader must know of the emulation whatever the verdict.

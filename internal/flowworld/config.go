@@ -38,6 +38,8 @@ type Config struct {
 	// Latency is added to each transfer by tier, and Setup to all.
 	Latency [4]time.Duration
 	Setup   time.Duration
+	// Timeout ends a transfer that takes longer, from its order on; 0 never does.
+	Timeout time.Duration
 	// Background is the share of a tier's links that others use.
 	Background [4]float64
 	// Refresh is the oracle's period; 0 tells no congestion. Congestion turns what is

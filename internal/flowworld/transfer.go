@@ -57,6 +57,26 @@ func (w *World) send(a *controller.Action) error {
 	w.flowID += uint64(len(streams))
 	t.left, t.ended = len(streams), make([]bool, len(streams))
 	w.transfers[attemptKey{t.request, t.attempt}] = t
+	if w.cfg.Timeout > 0 {
+		w.later(w.now+w.cfg.Timeout, item{deadline: t})
+	}
+	return nil
+}
+
+// overdue gives a transfer up that is still under way at its deadline. The driver
+// releases the reservation, as it does in the packet world.
+func (w *World) overdue(t *transfer) error {
+	key := attemptKey{t.request, t.attempt}
+	if w.transfers[key] != t {
+		return nil // it has arrived, or was given up
+	}
+	if err := w.drop(key); err != nil {
+		return err
+	}
+	w.tell(controller.Event{
+		Kind: controller.Failed, Request: t.request, Attempt: t.attempt, At: w.now, BySender: true,
+		Reason: fmt.Sprintf("transfer not finished within %v", w.cfg.Timeout), BytesEmulated: t.bytes,
+	})
 	return nil
 }
 
@@ -130,8 +150,9 @@ func (w *World) arrived(t *transfer, at time.Duration) error {
 }
 
 // abort takes the streams of an attempt that was given up off the network.
-func (w *World) abort(a *controller.Action) error {
-	key := attemptKey{a.Request, a.Attempt}
+func (w *World) abort(a *controller.Action) error { return w.drop(attemptKey{a.Request, a.Attempt}) }
+
+func (w *World) drop(key attemptKey) error {
 	t := w.transfers[key]
 	if t == nil {
 		return nil

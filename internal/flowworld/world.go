@@ -99,9 +99,12 @@ func (w *World) step(d controller.Driver) error {
 		w.advance()
 	case report:
 		it := heap.Pop(&w.events).(item)
-		if it.poll {
+		switch {
+		case it.poll:
 			w.poll()
 			return nil
+		case it.deadline != nil:
+			return w.overdue(it.deadline)
 		}
 		return w.carryOut(d.Handle(w.now, it.ev))
 	case driver:
@@ -232,12 +235,13 @@ func (w *World) later(at time.Duration, it item) {
 	heap.Push(&w.events, it)
 }
 
-// item is something that will be told, or a poll of the oracle.
+// item is something that will be told, a poll of the oracle, or a transfer's deadline.
 type item struct {
-	at   time.Duration
-	seq  uint64
-	ev   controller.Event
-	poll bool
+	at       time.Duration
+	seq      uint64
+	ev       controller.Event
+	poll     bool
+	deadline *transfer
 }
 
 type eventQueue []item

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -218,6 +219,15 @@ func TestReplayOfAFlowRunChangesNothing(t *testing.T) {
 		assert.InDelta(t, *rows[i].TTFTMS, *again[i].TTFTMS, 0.001)
 		require.NoError(t, again[i].Check())
 	}
+}
+
+func TestTransfersThatTakeTooLongFailAsInThePacketWorld(t *testing.T) {
+	line := `{"timestamp": 0, "input_length": 1000, "output_length": 1}`
+	s := scenario(t, fmt.Sprintf(known, 8, trace(t, line)))
+	r := run(t, s, "rr", func(c *flowworld.Config) { c.Timeout = 100 * time.Millisecond })[0]
+	assert.Equal(t, results.Failed, r.Status, "160 ms do not fit into 100")
+	assert.Contains(t, r.Reason, "not finished within 100ms")
+	assert.Equal(t, s.Transfer.Retries+1, r.Attempts)
 }
 
 func TestOverlapIsRefusedWithAReason(t *testing.T) {
