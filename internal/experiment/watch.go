@@ -161,7 +161,7 @@ func (r *run) portFailures() int {
 // remarks are what a reader must know of the emulation whatever the verdict.
 func (r *run) remarks() []string {
 	if r.lab == nil {
-		return append([]string{}, r.workload...)
+		return append([]string{"nothing was emulated: these are the flow world's figures alone"}, r.workload...)
 	}
 	t := r.opt.Scenario.Transfer
 	notes := []string{
