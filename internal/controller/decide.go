@@ -29,8 +29,6 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 	f.attempt++
 	f.stage = stageReserving
 	c.booked[d.Decode] += c.need(f)
-	c.into[d.Decode]++
-	c.peakInto[d.Decode] = max(c.peakInto[d.Decode], c.into[d.Decode])
 	c.act(Action{
 		Kind: DoReserve, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: d.Decode,
 		Tokens: f.req.PromptTokens, OutputTokens: f.req.OutputTokens, Blocks: f.req.Blocks,

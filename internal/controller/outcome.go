@@ -39,7 +39,6 @@ func (c *Serving) onTransferDone(ev Event) {
 func (c *Serving) release(f *flight) {
 	if f.hasDecode && !f.released {
 		f.released = true
-		c.into[f.decode]--
 		c.cfg.State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
 	}
 }
@@ -199,7 +198,3 @@ func (c *Serving) Cut(_ time.Duration, reason string) {
 		}
 	}
 }
-
-// PeakTransfersInto gives, per decode instance, the most transfers that were
-// under way into it at once: the sign of deciders that herd on stale state.
-func (c *Serving) PeakTransfersInto() []int { return c.peakInto }

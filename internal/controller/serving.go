@@ -68,14 +68,12 @@ type Serving struct {
 	held     []int // requests without a feasible decode instance, FIFO
 	deadline time.Duration
 
-	watches  watchHeap
-	free     []int64 // per decode: as last reported
-	booked   []int64 // per decode: asked for and not yet answered
-	downD    []bool
-	actions  []Action
-	scratch  scheduler.Request
-	peakInto []int // per decode: most transfers into it at once
-	into     []int
+	watches watchHeap
+	free    []int64 // per decode: as last reported
+	booked  []int64 // per decode: asked for and not yet answered
+	downD   []bool
+	actions []Action
+	scratch scheduler.Request
 }
 
 var _ Driver = (*Serving)(nil)
@@ -93,7 +91,6 @@ func NewServing(cfg Config) (*Serving, error) {
 	c := &Serving{
 		cfg: cfg, pool: pool, flights: make([]flight, len(cfg.Requests)),
 		free: make([]int64, d), booked: make([]int64, d), downD: make([]bool, d),
-		peakInto: make([]int, d), into: make([]int, d),
 	}
 	for i := range c.free {
 		c.free[i] = cfg.MemoryBytes

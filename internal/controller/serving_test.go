@@ -109,7 +109,6 @@ func lawful(t *testing.T, c *Serving) []results.Record {
 	for d := range c.cfg.DecodeNames {
 		assert.Zero(t, c.cfg.State.Queued(d), "queue of decode %d", d)
 		assert.Zero(t, c.cfg.State.Batch(d), "batch of decode %d", d)
-		assert.Zero(t, c.into[d], "transfers into decode %d", d)
 		assert.Zero(t, c.booked[d], "bookings of decode %d", d)
 	}
 	for tier := range scheduler.Tiers {
@@ -506,21 +505,6 @@ func TestStickyPathsStayTheSameForAPair(t *testing.T) {
 	for s := range rows[0].Streams {
 		assert.Equal(t, rows[0].Streams[s].Slot, rows[1].Streams[s].Slot)
 	}
-}
-
-func TestHerdingIsVisibleAsThePeakIntoOneInstance(t *testing.T) {
-	b := one()
-	b.prefills, b.decodes, b.policy, b.mode = 8, 8, "netkv-full", engine.Delay
-	for i := range 40 {
-		b.requests = append(b.requests, request(i, 0, 2000, 2))
-	}
-	c, w := b.start(t)
-	w.run(c)
-	lawful(t, c)
-	for d, peak := range c.PeakTransfersInto() {
-		assert.LessOrEqual(t, peak, 40, "decode %d", d)
-	}
-	assert.Equal(t, 8, len(c.PeakTransfersInto()))
 }
 
 func TestConfigIsChecked(t *testing.T) {

@@ -18,6 +18,7 @@ func summarizeGroup(records []*Record, meta *Meta) *Group {
 	g.SLOAttainment = attainment(records, meta)
 	g.TierShare, g.Transfers = tierShare(records)
 	g.HitShare = hitShare(records)
+	g.PeakTransfersIntoOne = peakTransfersInto(records)
 	switch {
 	case len(records) == 0:
 		g.Reason = "no request was submitted"

@@ -33,6 +33,7 @@ func madeRecord(rng *rand.Rand, world, policy string, seed uint64, id int) Recor
 	if policy == "netkv-full" {
 		r.TransferMS *= 0.7
 	}
+	r.TransferStartMS = r.ArrivalMS + r.PrefillWaitMS + r.PrefillMS + r.ReserveMS
 	r.TTFTMS = ptr(r.PrefillWaitMS + r.PrefillMS + r.ReserveMS + r.TransferMS + r.DecodeWaitMS + r.FirstStepMS)
 	if r.OutputTokens > 1 {
 		r.TBTMS = ptr(12.5 + rng.Float64()*50)

@@ -174,6 +174,7 @@ func recomputeGroup(t *testing.T, got map[string]any, rows []row) {
 		"submitted": float64(len(rows)), "completed": completed, "failed": failed, "incomplete": 0.0,
 	}, got["requests"])
 	assert.InDelta(t, met/float64(len(rows)), got["slo_attainment"], 1e-12)
+	assert.InDelta(t, peakInto(rows), got["peak_transfers_into_one"], 0)
 	assert.Equal(t, []any{moved, due, paper, wasted, again, completed}, []any{
 		got["bytes_moved"], got["payload_bytes_emulated"], got["payload_bytes"], got["wasted_bytes_emulated"],
 		got["retransmits"], got["transfers"],
@@ -184,6 +185,22 @@ func recomputeGroup(t *testing.T, got map[string]any, rows []row) {
 			assert.InDelta(t, tiers[tier]/completed, share, 1e-12)
 		}
 	}
+}
+
+// peakInto counts, for the start of each transfer, those into the same instance that are under way.
+func peakInto(rows []row) (peak float64) {
+	end := func(r row) float64 { return r.num("transfer_start_ms") + r.num("transfer_ms") }
+	for _, a := range rows {
+		n := 0.0
+		for _, b := range rows {
+			same := a.num("seed") == b.num("seed") && a.str("decode") == b.str("decode")
+			if same && b.num("transfer_start_ms") <= a.num("transfer_start_ms") && a.num("transfer_start_ms") < end(b) {
+				n++
+			}
+		}
+		peak = max(peak, n)
+	}
+	return peak
 }
 
 // recomputeGain checks the packet and flow figures of a gain and its gap.

@@ -62,6 +62,8 @@ type Group struct {
 	// TierShare is the share of transfers by tier, "0".."3"; absent without a transfer.
 	TierShare map[string]float64 `json:"tier_share,omitempty"`
 	Transfers int                `json:"transfers"` // completed requests with a decode instance: TierShare's population
+	// PeakTransfersIntoOne is the most transfers under way into one decode instance at once.
+	PeakTransfersIntoOne int `json:"peak_transfers_into_one"`
 
 	BytesMoved           int64 `json:"bytes_moved"`            // emulated bytes that receivers counted
 	PayloadBytes         int64 `json:"payload_bytes"`          // paper bytes due
