@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/tune"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -77,7 +78,7 @@ const (
 
 // Choices are the parameters that are searched by trying all values: streams of a
 // transfer and common prefixes.
-func Choices() (streams, groups []int) { return []int{4, 2, 1}, []int{25, 50, 100} }
+func Choices() (streams, groups []int) { return []int{1, 2, 4}, []int{25, 50, 100} }
 
 // Fit is what a calibration found.
 type Fit struct {
@@ -87,28 +88,67 @@ type Fit struct {
 	scale    float64 // of the mean prompt, which would make the errors least
 }
 
+// rounds bounds how often fit and weights follow each other.
+const rounds = 3
+
 // Calibrate fits the open parameters to the transfer times of Table II's 100 % rows,
 // for each of the Choices, and keeps the best; then the prefill slope is set so that
-// TTFT follows, and the SLO's threshold by RR's attainment. Every evaluation runs the
-// scenario's policies on its seeds, so that all compare on the same draws and the
-// search takes the same way everywhere. What it tries is written to log.
+// TTFT follows, and the SLO's threshold by RR's attainment. The weights of cla* are tuned
+// on the outcome, on other seeds; when they change, the best choice is fitted again.
+// Every evaluation runs the scenario's policies on its seeds, so that all compare on the
+// same draws and the search takes the same way everywhere. What it tries is written to log.
 func Calibrate(ctx context.Context, ref string, log io.Writer) (*Fit, error) {
-	var best *Fit
+	policies := policySetting(1, 0.1) // cla's usual plateau, until the first tuning
+	best, fixed, err := choose(ctx, ref, policies, log)
+	if err != nil {
+		return nil, err
+	}
+	for round := 1; ; round++ {
+		if best, err = Finish(ctx, ref, best.Settings); err != nil {
+			return nil, err
+		}
+		s, err := scenarios.Load(ref, best.Settings...)
+		if err != nil {
+			return nil, err
+		}
+		tuned, err := tune.Search(ctx, s, tune.Options{})
+		if err != nil {
+			return nil, err
+		}
+		next := policySetting(tuned.Weights.CacheWeight, tuned.Weights.LoadWeight)
+		fmt.Fprintf(log, "round %d: %s; %s\n", round, next, tuned.Weights.Sensitivity)
+		if next == policies || round == rounds {
+			return best, nil
+		}
+		policies = next
+		if best, err = Search(ctx, ref, append([]string{policies}, fixed...)); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// choose searches for every one of the Choices and returns the best and its choice.
+func choose(ctx context.Context, ref, policies string, log io.Writer) (best *Fit, choice []string, err error) {
 	streams, groups := Choices()
 	for _, n := range streams {
 		for _, g := range groups {
 			fixed := []string{fmt.Sprintf("transfer.streams=%d", n), fmt.Sprintf("workload.synthetic.prefix.groups=%d", g)}
-			f, err := Search(ctx, ref, fixed)
+			f, err := Search(ctx, ref, append([]string{policies}, fixed...))
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			fmt.Fprintf(log, "%d streams, %3d prefixes: misfit %.2f %% at %v\n", n, g, 100*f.Misfit, f.Settings)
 			if best == nil || f.Misfit < best.Misfit {
-				best = f
+				best, choice = f, fixed
 			}
 		}
 	}
-	return Finish(ctx, ref, best.Settings)
+	return best, choice, nil
+}
+
+// policySetting are Table II's policies with the weights of cla*.
+func policySetting(cache, load float64) string {
+	return fmt.Sprintf("policies=[rr, {name: cla*, cacheWeight: %g, loadWeight: %g}, netkv-full]", cache, load)
 }
 
 // Search is a compass search over the Parameters: one at a time up and down by its step,

@@ -18,6 +18,13 @@ func WriteSettings(text []byte, settings []string) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("setting %q has no value", setting)
 		}
+		if path == "policies" {
+			var err error
+			if out, err = writeWeights(out, value); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		keys := strings.Split(path, ".")
 		key := regexp.QuoteMeta(keys[len(keys)-1])
 		section := ""
@@ -36,4 +43,16 @@ func WriteSettings(text []byte, settings []string) ([]byte, error) {
 		out = at.ReplaceAll(out, []byte("${1}"+value))
 	}
 	return out, nil
+}
+
+// weights is cla* with its weights, in a file or a setting.
+var weights = regexp.MustCompile(`\{name: cla\*, cacheWeight: [^,}]+, loadWeight: [^,}]+\}`)
+
+// writeWeights takes the weights of cla* from a list of policies.
+func writeWeights(text []byte, policies string) ([]byte, error) {
+	with := weights.FindString(policies)
+	if n := len(weights.FindAll(text, -1)); n != 1 || with == "" {
+		return nil, fmt.Errorf("policies: cla* with weights found %d times in the scenario file, want once", n)
+	}
+	return weights.ReplaceAllLiteral(text, []byte(with)), nil
 }

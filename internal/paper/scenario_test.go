@@ -15,7 +15,7 @@ func TestFittedSettingsGoIntoTheFileAndNothingElseChanges(t *testing.T) {
 	text, ok := scenarios.Embedded("paper-table2")
 	require.True(t, ok)
 	set := append(settings([]string{"transfer.streams=2", "workload.synthetic.prefix.groups=77"}, []float64{9000, 0.25, 0.75}, 4500),
-		slopeSetting(81234), "slo.ttft=3210ms")
+		slopeSetting(81234), "slo.ttft=3210ms", policySetting(2, 0.5))
 	out, err := WriteSettings(text, set)
 	require.NoError(t, err)
 	got, err := scenarios.Parse("paper-table2.yaml", out)

@@ -1,7 +1,7 @@
 // Command calibrate finds the parameters that the NetKV paper leaves open, from the
 // 100 % rows of its Table II alone, prints them as settings of the scenario, and with
 // -write FILE puts them into scenarios/paper/paper-table2.yaml; `make paper-calibrate` does
-// (about five minutes on two cores).
+// (about three minutes on two cores).
 package main
 
 import (
