@@ -55,7 +55,7 @@ func (p *prefillPool) choose(at time.Duration, r *workload.Request) (int, bool) 
 	if best < 0 {
 		return 0, false
 	}
-	least, skip := p.tokens[best], int(r.TieBreak%uint64(ties))
+	least, skip := p.tokens[best], int(prefillDraw(r)%uint64(ties))
 	for i := best; ; i++ {
 		if p.down[i] || p.tokens[i] != least {
 			continue
@@ -93,6 +93,17 @@ func (p *prefillPool) forget(i int, at time.Duration, r *workload.Request) {
 		p.tokens[i] -= p.jobs[i][id]
 		delete(p.jobs[i], id)
 	}
+}
+
+// prefillDraw is the request's draw between equal prefill instances. It is another
+// one than the scheduler's between equal decode instances: with a single draw both
+// choices would fall on the same index, and so in the same pod, far too often.
+func prefillDraw(r *workload.Request) uint64 {
+	// The finaliser of SplitMix64: every bit of the result depends on every bit of the draw.
+	x := r.TieBreak + 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
 }
 
 // settle takes the prompts that the model has finished by now off the books.

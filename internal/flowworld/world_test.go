@@ -254,3 +254,21 @@ func TestConfigIsChecked(t *testing.T) {
 		assert.Error(t, err)
 	}
 }
+
+// TestBlindPoliciesAreBlindToPods: at low load all instances tie, and a policy that
+// knows nothing of the network meets the prefill's pod as often as chance has it.
+func TestBlindPoliciesAreBlindToPods(t *testing.T) {
+	for _, policy := range []string{"random", "ca", "least-loaded", "dynamo"} {
+		s, err := scenarios.Load("paper-64gpu", "workload.synthetic.requests=2000", "workload.synthetic.rate=0.2/s",
+			"workload.synthetic.prefix.share=0", "workload.synthetic.output.mean=2", "workload.synthetic.output.max=4")
+		require.NoError(t, err)
+		inPod := 0
+		rows := run(t, s, policy, nil)
+		for _, r := range rows {
+			if r.Tier == 2 {
+				inPod++
+			}
+		}
+		assert.InDelta(t, 0.25, float64(inPod)/float64(len(rows)), 0.04, "%s: two of eight decode instances are in the pod", policy)
+	}
+}
