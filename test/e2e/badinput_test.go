@@ -183,6 +183,10 @@ func TestOnlyMissingBlocksTravel(t *testing.T) {
 		assert.Equal(t, r.PayloadBytesEmulated, r.MovedBytesEmulated, "request %d", i)
 		sum += r.MovedBytesEmulated
 	}
+	for i, f := range rowsOf(t, out, "flow")["rr"] {
+		assert.Equal(t, []any{rows[i].PayloadBytes, rows[i].MovedBytesEmulated, rows[i].HitTokens}, []any{f.PayloadBytes, f.MovedBytesEmulated, f.HitTokens},
+			"request %d in the flow world", i)
+	}
 	assert.Equal(t, sum, summary(t, out).Worlds["packet"]["rr"].BytesMoved)
 	assert.InEpsilon(t, float64(sum)*frameShare, float64(links(t, out)["p0>tor0-0"]), 0.05, "on the wire, with what was sent twice")
 	assert.InEpsilon(t, float64(sum)*frameShare, float64(links(t, out)["tor1-0>d0"]), 0.005, "at the receiver")
