@@ -49,7 +49,7 @@ func commandsSignals() (<-chan os.Signal, func()) {
 	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
-	if _, err := unix.IoctlGetTermios(int(os.Stdin.Fd()), unix.TCGETS); err == nil {
+	if lab.IsTerminal(os.Stdin) {
 		signal.Notify(dropped, unix.SIGINT, unix.SIGQUIT)
 	} else {
 		signal.Notify(passed, unix.SIGINT)

@@ -6,8 +6,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Progress tells a person on stderr what is going on: one line that rewrites
@@ -32,8 +30,7 @@ const redrawEvery = 100 * time.Millisecond
 func NewProgress(w io.Writer) *Progress {
 	p := &Progress{w: w, now: time.Now}
 	if f, ok := w.(*os.File); ok {
-		_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-		p.tty = err == nil
+		p.tty = IsTerminal(f)
 	}
 	return p
 }
