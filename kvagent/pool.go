@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
+// PortsExhausted begins the reason of a transfer that found every source port of a
+// path in use: a limit of the path table, not of the network.
+const PortsExhausted = "no source port left"
+
 // pool keeps the outgoing connections. A connection belongs to a source port
 // of one NIC to one peer, and thereby to a path; it is idle or lent to one
 // stream. It is safe for concurrent use.
 //
 // A port is registered before it is dialled, so that no two streams ever want
 // the same one, and so that the peer may accept before the dial returns.
-// PortsExhausted begins the reason of a transfer that found every source port of a
-// path in use: a limit of the path table, not of the network.
-const PortsExhausted = "no source port left"
-
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
