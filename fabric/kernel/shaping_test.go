@@ -36,6 +36,12 @@ func ideal(payload int, rate fabric.BitsPerSecond) time.Duration {
 // link are 4 : 2 : 1.
 func tierTree(tier int, rate fabric.BitsPerSecond) (*scenarios.Scenario, float64) {
 	s := smallTree()
+	if tier == 0 {
+		// Two instances a server, joined by an NVLink as slow as a NIC here.
+		s.Placement = scenarios.Placement{Prefill: []int{0}, Decode: []int{1}}
+		s.Topology.NVLinkRate = s.Topology.NICRate
+		return s, float64(s.Topology.NVLinkRate) / float64(rate)
+	}
 	s.Placement = scenarios.Placement{Prefill: []int{0}, Decode: []int{1, 2, 4}}
 	s.Topology.GPUsPerServer, s.Topology.ServersPerRack = 4, 2 // a neighbour in the rack is in another server
 	narrow := []fabric.BitsPerSecond{0, s.Topology.NICRate, s.Topology.LinkRates.RackUplink, s.Topology.LinkRates.CoreLink}[tier]
@@ -57,7 +63,7 @@ func mustPrepare(t *testing.T, tier int, rate fabric.BitsPerSecond, sizes []int)
 	s, scale := tierTree(tier, rate)
 	plan := mustPlan(t, s, scale)
 	f := mustUp(t, lab(t, fmt.Sprintf("s%d-%d", tier, rate/1e6)), plan)
-	src, dst := plan.Prefill[0], plan.Decode[tier-1]
+	src, dst := plan.Prefill[0], plan.Decode[max(0, tier-1)]
 	require.Equal(t, tier, plan.Tier(src, dst))
 	return &measurement{
 		tier: tier, rate: rate, sizes: sizes, rounds: map[int][][]float64{},
@@ -135,11 +141,12 @@ func TestALoneTransferTakesItsIdealTime(t *testing.T) {
 		rates []fabric.BitsPerSecond
 	}{
 		// The fastest one at a time: together they would measure this host's CPUs.
+		{"tier 0 at 400 Mbit/s", []int{0}, []fabric.BitsPerSecond{400e6}},
 		{"tier 1 at 400 Mbit/s", []int{1}, []fabric.BitsPerSecond{400e6}},
 		{"tier 2 at 400 Mbit/s", []int{2}, []fabric.BitsPerSecond{400e6}},
 		{"tier 3 at 400 Mbit/s", []int{3}, []fabric.BitsPerSecond{400e6}},
-		{"all tiers at 100 Mbit/s side by side", []int{1, 2, 3}, []fabric.BitsPerSecond{100e6}},
-		{"all tiers at 25 and 50 Mbit/s side by side", []int{1, 2, 3}, []fabric.BitsPerSecond{25e6, 50e6}},
+		{"all tiers at 100 Mbit/s side by side", []int{0, 1, 2, 3}, []fabric.BitsPerSecond{100e6}},
+		{"all tiers at 25 and 50 Mbit/s side by side", []int{0, 1, 2, 3}, []fabric.BitsPerSecond{25e6, 50e6}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var all []*measurement
