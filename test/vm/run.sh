@@ -7,7 +7,7 @@
 #   test/vm/run.sh -f my.yaml netkvlab up my.yaml
 #
 # The command's output is this script's stdout and its exit code this script's. The
-# machine has busybox, bin/netkvlab as /bin/netkvlab, and each FILE in /work, which is
+# machine has busybox, bin/netkvlab as /bin/netkvlab, and each FILE in /files, which is
 # the working folder; it has no network and no disk. The kernel's console goes to
 # bin/vm/console.log. Environment: VM_TIMEOUT (seconds, 120: then exit 124), VM_CPUS
 # (2), VM_MEMORY (MiB, 1024), VM_ACCEL and VM_CPU (tcg and max: software emulation, which
@@ -102,7 +102,7 @@ modules() {
 initramfs() {
   local tree=$work/tree lib module file
   lib=lib/modules/$version
-  mkdir -p "$tree"/{bin,sbin,proc,sys,dev,run,tmp,etc,root,work,var} "$tree/$lib"
+  mkdir -p "$tree"/{bin,sbin,proc,sys,dev,run,tmp,etc,root,files,var} "$tree/$lib"
   cp "$cache/busybox/bin/busybox" "$tree/bin/"
   # The kernel calls this one when it wants a module.
   ln -s ../bin/busybox "$tree/sbin/modprobe"
@@ -111,7 +111,7 @@ initramfs() {
     install -D -m 0644 "$cache/kernel/$lib/$module" "$tree/$lib/$module"
   done < <(modules)
   if [ -e "$repo/bin/netkvlab" ]; then cp "$repo/bin/netkvlab" "$tree/bin/"; fi
-  for file in "${files[@]}"; do cp "$file" "$tree/work/"; done
+  for file in "${files[@]}"; do cp "$file" "$tree/files/"; done
   install -m 0755 "$repo/test/vm/init" "$tree/init"
   printf '%q ' "$@" >"$tree/command"
   (cd "$tree" && find . -print0 | cpio --null -o -H newc --quiet --owner 0:0) | gzip -1 >"$work/initrd"
