@@ -24,9 +24,13 @@ var (
 	nodeName = regexp.MustCompile(`^([pdi][0-9]+|b[0-9]+-[0-9]+|(tor|agg|core)[0-9]+-[0-9]+)$`)
 )
 
+// ValidLab reports whether a name can be a lab's. Names also come from the command
+// line and end up in file paths.
+func ValidLab(lab string) bool { return labName.MatchString(lab) }
+
 // checkLab refuses names that could escape the naming scheme.
 func checkLab(lab string) error {
-	if !labName.MatchString(lab) {
+	if !ValidLab(lab) {
 		return fmt.Errorf("lab name %q: want 1 to 40 of a-z, 0-9 and -, beginning and ending in a letter or digit", lab)
 	}
 	return nil

@@ -13,7 +13,7 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 	if err != nil {
 		return nil, fmt.Errorf("poll the emulated ports: %w", err)
 	}
-	plan := r.lab.Plan
+	plan := r.plan
 	out := make([]telemetry.Counters, 2*len(plan.Links))
 	for i := range polled {
 		c := &polled[i]

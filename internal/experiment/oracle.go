@@ -26,12 +26,12 @@ type oracle struct {
 func (r *run) startOracle(ctx context.Context, t trials.Trial, tr *packet.Trial) *oracle {
 	s := r.opt.Scenario
 	ctx, cancel := context.WithCancel(ctx)
-	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(r.lab.Plan)}
+	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(r.plan)}
 	meter := telemetry.New(telemetry.Options{
 		Ports: o.ports, Separate: s.Oracle.Separation != scenarios.SeparationNone, Ours: !s.Background.Enabled(),
 		Noise: s.Oracle.Noise, Loss: s.Oracle.Loss, Seed: t.Seed,
 	})
-	scale := r.lab.Plan.Scale.Time
+	scale := r.plan.Scale.Time
 	samples := make(chan packet.Sample)
 	tr.Samples = samples
 	o.flush = func(ports []telemetry.PortRef, rows []telemetry.Row) error {

@@ -24,9 +24,9 @@ func (r *run) open(ctx context.Context) (_ *sessions, err error) {
 			s.close()
 		}
 	}()
-	prefill, decode := index(r.lab.Plan.Prefill), index(r.lab.Plan.Decode)
+	prefill, decode := index(r.plan.Prefill), index(r.plan.Decode)
 	if r.flows() {
-		prefill = index(trials.Endpoints(r.lab.Plan))
+		prefill = index(trials.Endpoints(r.plan))
 		decode = prefill
 	}
 	for i := range r.lab.Agents {
@@ -39,7 +39,7 @@ func (r *run) open(ctx context.Context) (_ *sessions, err error) {
 		}
 		m := packet.Member{Node: a.Node, Prefill: at(prefill, a.ID), Decode: at(decode, a.ID), Session: session}
 		s.members = append(s.members, m)
-		if r.lab.Plan.Nodes[a.ID].Kind == fabric.KindBackground {
+		if r.plan.Nodes[a.ID].Kind == fabric.KindBackground {
 			s.background = append(s.background, session)
 		}
 	}

@@ -55,9 +55,6 @@ func New(s *scenarios.Scenario) (*Case, error) {
 // called before the first trial.
 func (c *Case) UsePaths(p flowworld.Paths) { c.paths = p }
 
-// Scenario is the case's; it must not be changed.
-func (c *Case) Scenario() *scenarios.Scenario { return c.scenario }
-
 // Requests are those of a seed; they must not be changed.
 func (c *Case) Requests(seed uint64) ([]workload.Request, error) {
 	c.mu.Lock()

@@ -1,9 +1,6 @@
 package lab
 
-import (
-	"path/filepath"
-	"regexp"
-)
+import "path/filepath"
 
 // DefaultRoot is where labs keep their state: one folder a lab. It is a
 // tmpfs on every current distribution, so a reboot forgets it with the namespaces.
@@ -11,10 +8,6 @@ const DefaultRoot = "/run/netkvlab"
 
 // Store is the folder of all labs.
 type Store struct{ Root string }
-
-// labName is what scenario names must match, repeated here because a name can
-// also come from the command line and ends up in file paths.
-var labName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
 
 func (s Store) dir(lab string) string     { return filepath.Join(s.Root, lab) }
 func (s Store) state(lab string) string   { return filepath.Join(s.dir(lab), "state.json") }

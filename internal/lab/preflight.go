@@ -37,7 +37,7 @@ func invalidf(format string, args ...any) error { return InvalidError{fmt.Errorf
 
 // checkName refuses what cannot be a lab's name, before it becomes part of a path.
 func checkName(name string) error {
-	if !labName.MatchString(name) {
+	if !kernel.ValidLab(name) {
 		return invalidf("%.60q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end (`netkvlab ps` lists the labs)", name)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
@@ -120,7 +121,7 @@ func (s Store) Labs() ([]string, error) {
 	}
 	var labs []string
 	for _, e := range entries {
-		if e.IsDir() && labName.MatchString(e.Name()) {
+		if e.IsDir() && kernel.ValidLab(e.Name()) {
 			labs = append(labs, e.Name())
 		}
 	}

@@ -55,19 +55,10 @@ func waterfalls(b *bytes.Buffer, what, unit string, list []results.Waterfall, o 
 		columns = append(columns, column{head: name})
 	}
 	t := newTable(append(columns, column{head: "packet"}, column{head: "gap ± 95 %", rank: 1})...)
-	last := ""
+	once := nameOnce()
 	for i := range list {
 		w := &list[i]
-		name := w.Policy
-		if w.Baseline != "" {
-			name += " vs " + w.Baseline
-		}
-		shown := name
-		if name == last {
-			shown = ""
-		}
-		last = name
-		t.add(waterfallRow(w, shown, len(steps))...)
+		t.add(waterfallRow(w, once(w.Policy, w.Baseline), len(steps))...)
 	}
 	b.WriteByte('\n')
 	t.render(b, o.width())

@@ -52,19 +52,10 @@ func rows(b *bytes.Buffer, what string, c *compare.Comparison, list []compare.Ro
 		columns = append(columns, column{head: fmt.Sprintf("gap %s - A", compare.Letter(i))})
 	}
 	t := newTable(append(columns, column{head: "requests", rank: 1})...)
-	last := ""
+	once := nameOnce()
 	for i := range list {
 		r := &list[i]
-		name := r.Policy
-		if r.Baseline != "" {
-			name += " vs " + r.Baseline
-		}
-		shown := name
-		if name == last {
-			shown = ""
-		}
-		last = name
-		t.add(compareRow(r, shown, len(c.Sources))...)
+		t.add(compareRow(r, once(r.Policy, r.Baseline), len(c.Sources))...)
 	}
 	t.render(b, o.width())
 	for i := range list {

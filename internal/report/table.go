@@ -159,3 +159,20 @@ func clip(text string, n int) string {
 	}
 	return string([]rune(text)[:n-1]) + "…"
 }
+
+// nameOnce names the rows of a table: a policy, or a policy against a baseline. Rows
+// that follow one of the same name are left without it.
+func nameOnce() func(policy, baseline string) string {
+	last := ""
+	return func(policy, baseline string) string {
+		name := policy
+		if baseline != "" {
+			name += " vs " + baseline
+		}
+		if name == last {
+			return ""
+		}
+		last = name
+		return name
+	}
+}
