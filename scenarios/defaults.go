@@ -24,7 +24,7 @@ func defaults(c choice) *Scenario {
 		Placement: Placement{Unit: "rack", Pattern: []string{RolePrefill, RoleDecode}},
 		Model:     modelPreset(known(c.model, ModelNames())),
 		Engine:    enginePreset(known(c.engine, EngineNames())),
-		Workload:  Workload{Kind: known(c.workload, []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows})},
+		Workload:  Workload{Kind: known(c.workload, []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows}), Tenants: 1},
 		Transfer: Transfer{
 			Chunk: 64 * kibi, Mode: ModePush, Overlap: OverlapNone, OverlapChunk: 2048, DSCP: 10,
 			CongestionControl: "cubic", Paths: PathsRandom, Timeout: 2 * time.Minute, Retries: 2,

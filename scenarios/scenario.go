@@ -208,6 +208,8 @@ type DecodeEngine struct {
 type Workload struct {
 	// Which of the three sections holds: the one that is given, else synthetic.
 	Kind string `yaml:"kind" enum:"synthetic|trace|flows"`
+	// Tenants whose schedulers decide independently: each request is one's by an even draw, and none knows what another has under way until the instances report it. 1 with flows.
+	Tenants int `yaml:"tenants" range:"1..64"`
 	// Requests drawn from distributions.
 	Synthetic *Synthetic `yaml:"synthetic,omitempty"`
 	// Requests replayed from a file.

@@ -24,6 +24,9 @@ func (s *Scenario) checkWorkload(f *faults) {
 			f.addf(path, "is missing, and workload.kind is %s", w.Kind)
 		}
 	}
+	if w.Flows != nil && w.Tenants > 1 {
+		f.addf("workload.tenants", "must be 1 with workload flows, for which nobody decides, got %d", w.Tenants)
+	}
 	if w.Synthetic != nil {
 		w.Synthetic.check(f)
 	}

@@ -17,6 +17,7 @@ const maxCongestion = 0.99
 //	TransferEnded  its transfer completed or failed
 //	Admitted       the request joined the decode batch
 //	Finished       it left the batch: last token, or cancelled there
+//	Arrived        a request of which there was no Begin here has shown up: another scheduler's
 //	Abandoned      it was given up before it joined the batch
 //	SetFree, Stored, Evicted, SetAlive, SetCongestion  reports from engines and operator
 //
@@ -110,7 +111,7 @@ func (s *State) TransferEnded(prefill, decode, tier int) bool {
 }
 
 // Admitted moves a request from the queue of a decode instance to its batch.
-// promptTokens is the request's PromptTokens here and in the two methods below.
+// promptTokens is the request's PromptTokens here and in the three methods below.
 func (s *State) Admitted(decode, promptTokens int) bool {
 	if !s.hasDecode(decode) || s.loads[decode].queued == 0 {
 		return false
@@ -142,6 +143,19 @@ func (s *State) Abandoned(decode, promptTokens int) bool {
 	l := &s.loads[decode]
 	l.queued--
 	l.blocks = max(l.blocks-s.blocksFor(promptTokens), 0)
+	return true
+}
+
+// Arrived puts a request that this scheduler did not place in a decode instance's queue:
+// another one sends there too, and the instance now reports the request as waiting.
+// From here on it is told of like the scheduler's own: Admitted, Finished, Abandoned.
+func (s *State) Arrived(decode, promptTokens int) bool {
+	if !s.hasDecode(decode) {
+		return false
+	}
+	l := &s.loads[decode]
+	l.queued++
+	l.blocks += s.blocksFor(promptTokens)
 	return true
 }
 

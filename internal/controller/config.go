@@ -7,7 +7,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
-	"github.com/netkvlab/netkvlab/scheduler"
 )
 
 // Config describes one serving trial.
@@ -17,9 +16,9 @@ type Config struct {
 	Requests      []workload.Request // by arrival
 
 	PrefillNames, DecodeNames []string
-	Scheduler                 scheduler.Policy
-	State                     *scheduler.State // fresh, of the same instances
 	Prefill                   engine.PrefillConfig
+	// Tenants are the schedulers; Request.Tenant says whose each request is.
+	Tenants []Tenant
 
 	KVBytesPerToken int64
 	MemoryBytes     int64
@@ -54,7 +53,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("controller: no prefill instance")
 	case len(c.DecodeNames) == 0:
 		return fmt.Errorf("controller: no decode instance")
-	case c.Scheduler == nil || c.State == nil:
+	case len(c.Tenants) == 0:
 		return fmt.Errorf("controller: needs a policy and its state")
 	case c.Streams < 1 || c.NICs < 1:
 		return fmt.Errorf("controller: streams and NICs must be at least 1, got %d and %d", c.Streams, c.NICs)
@@ -65,12 +64,18 @@ func (c *Config) check() error {
 	case c.Paths == nil:
 		return fmt.Errorf("controller: needs the number of paths of each pair")
 	}
+	if err := checkTenants(c.Tenants); err != nil {
+		return err
+	}
 	for i, r := range c.Requests {
 		if r.ID != i {
 			return fmt.Errorf("controller: request %d has id %d; requests must be numbered in arrival order", i, r.ID)
 		}
 		if i > 0 && r.Arrival < c.Requests[i-1].Arrival {
 			return fmt.Errorf("controller: request %d arrives before request %d", i, i-1)
+		}
+		if r.Tenant < 0 || r.Tenant >= len(c.Tenants) {
+			return fmt.Errorf("controller: request %d is of tenant %d, and there are %d, counted from 0", i, r.Tenant, len(c.Tenants))
 		}
 		if len(r.PathDraws) < c.Streams {
 			return fmt.Errorf("controller: request %d has %d path draws for %d streams", i, len(r.PathDraws), c.Streams)

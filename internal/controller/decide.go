@@ -16,7 +16,8 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 	if c.cfg.Stopwatch != nil {
 		t0 = c.cfg.Stopwatch()
 	}
-	d, ok := c.cfg.Scheduler.Pick(r, c.cfg.State)
+	t := c.tenantOf(f)
+	d, ok := t.Scheduler.Pick(r, t.State)
 	if c.cfg.Stopwatch != nil {
 		f.decisionNanos += c.cfg.Stopwatch() - t0
 	}
@@ -24,11 +25,11 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 		c.hold(f)
 		return
 	}
-	c.cfg.State.Begin(r, d)
+	t.State.Begin(r, d)
 	f.decision, f.decode, f.hasDecode, f.released = d, d.Decode, true, false
 	f.attempt++
 	f.stage = stageReserving
-	c.booked[d.Decode] += c.need(f)
+	t.booked[d.Decode] += c.need(f)
 	c.act(Action{
 		Kind: DoReserve, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: d.Decode,
 		Tokens: f.req.PromptTokens, OutputTokens: f.req.OutputTokens, Blocks: f.req.Blocks,
@@ -39,7 +40,8 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 // hold keeps a request that no instance can take now; when none ever can, it fails.
 // scratch is the request.
 func (c *Serving) hold(f *flight) {
-	if need, have := c.cfg.State.Footprint(&c.scratch), c.cfg.State.Usable(); need > have {
+	t := c.tenantOf(f)
+	if need, have := t.State.Footprint(&c.scratch), t.State.Usable(); need > have {
 		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory in whole blocks, an instance has %d", need, have))
 		return
 	}
@@ -48,7 +50,7 @@ func (c *Serving) hold(f *flight) {
 		return
 	}
 	f.stage = stageHeld
-	c.held = append(c.held, f.req.ID)
+	t.held = append(t.held, f.req.ID)
 }
 
 func (c *Serving) anyDecodeUp() bool {
@@ -61,18 +63,21 @@ func (c *Serving) anyDecodeUp() bool {
 }
 
 // retryHeld gives held requests another try, oldest first, as long as they fit:
-// one that does not fit keeps its place and those behind it wait.
+// one that does not fit keeps its place and those of its tenant behind it wait.
 func (c *Serving) retryHeld(now time.Duration) {
-	for len(c.held) > 0 {
-		f := &c.flights[c.held[0]]
-		c.held = c.held[1:]
+	for i := range c.tenants {
+		c.tenants[i].blocked = false
+	}
+	for t := c.oldestHeld(); t != nil; t = c.oldestHeld() {
+		f := &c.flights[t.held[0]]
+		t.held = t.held[1:]
 		if f.stage != stageHeld {
 			continue
 		}
 		c.choose(now, f)
 		if f.stage == stageHeld { // hold put it at the end
-			c.held = append([]int{f.req.ID}, c.held[:len(c.held)-1]...)
-			return
+			t.held = append([]int{f.req.ID}, t.held[:len(t.held)-1]...)
+			t.blocked = true
 		}
 	}
 }
@@ -80,11 +85,12 @@ func (c *Serving) retryHeld(now time.Duration) {
 // stuck fails the held requests when nothing can change for them any more: all others
 // have ended, and the instances are idle with all their memory free.
 func (c *Serving) stuck() {
-	if len(c.held) == 0 || c.next < len(c.flights) || c.ended+len(c.held) < len(c.flights) {
+	held := c.heldCount()
+	if held == 0 || c.next < len(c.flights) || c.ended+held < len(c.flights) {
 		return
 	}
 	for d, down := range c.downD {
-		if !down && (c.booked[d] != 0 || c.free[d] < c.cfg.State.Usable()) {
+		if !down && (c.bookedAt(d) || c.free[d] < c.tenants[0].State.Usable()) {
 			return
 		}
 	}
@@ -103,14 +109,18 @@ func (c *Serving) need(f *flight) int64 {
 	return int64(f.req.PromptTokens-f.decision.HitTokens+f.req.OutputTokens) * c.cfg.KVBytesPerToken
 }
 
-// setFree takes an instance's own report of its free memory, less what has been
-// asked of it since and not answered.
+// setFree takes an instance's own report of its free memory, which reaches all tenants.
+// Each takes off what it has asked for since and has no answer to: of the others'
+// open questions it knows nothing.
 func (c *Serving) setFree(d int, reported int64) {
 	if c.downD[d] || reported < 0 {
 		return
 	}
 	c.free[d] = reported
-	c.cfg.State.SetFree(d, reported-c.booked[d])
+	for i := range c.tenants {
+		t := &c.tenants[i]
+		t.State.SetFree(d, reported-t.booked[d])
+	}
 }
 
 func (c *Serving) onReserved(now time.Duration, ev Event) {
@@ -118,7 +128,7 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	if f == nil {
 		return
 	}
-	c.booked[f.decode] -= c.need(f)
+	c.tenantOf(f).booked[f.decode] -= c.need(f)
 	c.setFree(f.decode, ev.FreeBytes)
 	if !ev.OK {
 		// The books were behind the instance and know better now. Asking once an

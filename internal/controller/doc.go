@@ -10,6 +10,9 @@
 // comes with the request (workload.Request), never from a shared stream: the
 // first diverging decision would shift every later draw.
 //
+// The requests of a trial may belong to several tenants, whose schedulers decide without
+// knowing of each other: tenants.go says what each is told.
+//
 // Serving drives prefill, transfer and decode; Flows replays explicit transfers.
 // Neither is safe for concurrent use. Start reading at serving.go.
 package controller

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scheduler"
 )
 
 func (c *Serving) onSent(ev Event) {
@@ -28,6 +29,7 @@ func (c *Serving) onTransferDone(ev Event) {
 	}
 	f.moved = ev.BytesEmulated
 	f.transferDone, f.stage = ev.At, stageWaiting
+	c.showArrived(f)
 	for _, s := range ev.Streams {
 		r := mergeStream(&f.streams, s)
 		r.Bytes, r.FirstMS, r.LastMS = s.BytesEmulated, results.MS(s.First), results.MS(s.Last)
@@ -39,7 +41,7 @@ func (c *Serving) onTransferDone(ev Event) {
 func (c *Serving) release(f *flight) {
 	if f.hasDecode && !f.released {
 		f.released = true
-		c.cfg.State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
+		c.tenantOf(f).State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
 	}
 }
 
@@ -50,10 +52,12 @@ func (c *Serving) abandon(f *flight) {
 	}
 	c.release(f)
 	switch f.stage {
-	case stageReserving, stageTransfer, stageWaiting:
-		c.cfg.State.Abandoned(f.decode, f.req.PromptTokens)
+	case stageReserving, stageTransfer: // no other tenant has seen it
+		c.tenantOf(f).State.Abandoned(f.decode, f.req.PromptTokens)
+	case stageWaiting:
+		c.tellAll(func(s *scheduler.State) { s.Abandoned(f.decode, f.req.PromptTokens) })
 	case stageDecoding:
-		c.cfg.State.Finished(f.decode, f.req.PromptTokens)
+		c.tellAll(func(s *scheduler.State) { s.Finished(f.decode, f.req.PromptTokens) })
 	}
 	f.hasDecode, f.stage = false, stageHeld
 }
@@ -63,7 +67,7 @@ func (c *Serving) onDecode(now time.Duration, ev Event) {
 	case Admitted:
 		if f := c.live(ev, stageWaiting); f != nil {
 			f.admitted, f.stage = ev.At, stageDecoding
-			c.cfg.State.Admitted(f.decode, f.req.PromptTokens)
+			c.tellAll(func(s *scheduler.State) { s.Admitted(f.decode, f.req.PromptTokens) })
 		}
 	case FirstToken:
 		if f := c.live(ev, stageDecoding); f != nil {
@@ -75,7 +79,7 @@ func (c *Serving) onDecode(now time.Duration, ev Event) {
 			return
 		}
 		f.finished = ev.At
-		c.cfg.State.Finished(f.decode, f.req.PromptTokens)
+		c.tellAll(func(s *scheduler.State) { s.Finished(f.decode, f.req.PromptTokens) })
 		f.hasDecode = false
 		c.setFree(f.decode, ev.FreeBytes)
 		c.end(f, stageCompleted, "")
@@ -100,7 +104,7 @@ func (c *Serving) fail(f *flight, reason string) {
 // giveUp cancels whatever is going on for the request's current attempt.
 func (c *Serving) giveUp(f *flight, reason string) {
 	if f.stage == stageReserving {
-		c.booked[f.decode] -= c.need(f)
+		c.tenantOf(f).booked[f.decode] -= c.need(f)
 	}
 	if f.hasDecode && !c.downD[f.decode] {
 		c.act(Action{Kind: DoCancelDecode, Request: f.req.ID, Attempt: f.attempt, Decode: f.decode, Reason: reason})
@@ -168,7 +172,7 @@ func (c *Serving) onDecodeDown(now time.Duration, ev Event) {
 		return
 	}
 	c.downD[ev.Decode] = true
-	c.cfg.State.SetAlive(ev.Decode, false)
+	c.tellAll(func(s *scheduler.State) { s.SetAlive(ev.Decode, false) })
 	for i := range c.flights {
 		f := &c.flights[i]
 		if f.decode != ev.Decode || !f.hasDecode {

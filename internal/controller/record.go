@@ -35,6 +35,9 @@ func (c *Serving) record(f *flight) results.Record {
 			r.Reason = "in progress"
 		}
 	}
+	if len(c.tenants) > 1 {
+		r.Tenant = f.req.Tenant + 1
+	}
 	if f.prefill >= 0 {
 		r.Prefill = c.cfg.PrefillNames[f.prefill]
 	}

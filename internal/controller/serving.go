@@ -65,12 +65,11 @@ type Serving struct {
 	flights  []flight
 	next     int // first request that has not arrived
 	ended    int
-	held     []int // requests without a feasible decode instance, FIFO
+	tenants  []tenant
 	deadline time.Duration
 
 	watches watchHeap
 	free    []int64 // per decode: as last reported
-	booked  []int64 // per decode: asked for and not yet answered
 	downD   []bool
 	actions []Action
 	scratch scheduler.Request
@@ -90,7 +89,7 @@ func NewServing(cfg Config) (*Serving, error) {
 	d := len(cfg.DecodeNames)
 	c := &Serving{
 		cfg: cfg, pool: pool, flights: make([]flight, len(cfg.Requests)),
-		free: make([]int64, d), booked: make([]int64, d), downD: make([]bool, d),
+		tenants: newTenants(cfg.Tenants, d), free: make([]int64, d), downD: make([]bool, d),
 	}
 	for i := range c.free {
 		c.free[i] = cfg.MemoryBytes
@@ -205,8 +204,10 @@ func (c *Serving) Handle(now time.Duration, ev Event) []Action {
 		c.onFailed(now, ev)
 	case CacheChanged:
 		if !c.downD[ev.Decode] {
-			c.cfg.State.Stored(ev.Decode, ev.Stored)
-			c.cfg.State.Evicted(ev.Decode, ev.Evicted)
+			c.tellAll(func(s *scheduler.State) {
+				s.Stored(ev.Decode, ev.Stored)
+				s.Evicted(ev.Decode, ev.Evicted)
+			})
 			c.setFree(ev.Decode, ev.FreeBytes)
 			c.retryHeld(now)
 		}
@@ -215,7 +216,7 @@ func (c *Serving) Handle(now time.Duration, ev Event) []Action {
 	case DecodeDown:
 		c.onDecodeDown(now, ev)
 	case Congestion:
-		c.cfg.State.SetCongestion(ev.Congestion)
+		c.tellAll(func(s *scheduler.State) { s.SetCongestion(ev.Congestion) })
 	}
 	c.stuck()
 	return c.actions

@@ -19,6 +19,7 @@ import (
 type bench struct {
 	prefills, decodes int
 	policy            string
+	tenants           int
 	batch             int
 	memory, minFree   int64
 	mode              engine.Mode
@@ -55,20 +56,23 @@ func (b bench) start(t *testing.T) (*Serving, *world) {
 	for i := range oracle.Tier {
 		oracle.Tier[i] = 3
 	}
-	state, err := scheduler.NewState(scheduler.Options{
-		Prefills: b.prefills, Decodes: b.decodes, MaxBatch: b.batch, BlockTokens: 512, KVBytesPerToken: kvBytes,
-		MemoryBytes: b.memory, MinFreeBytes: b.minFree, DecodeBase: b.step, InFlightCap: 16, Separation: true, Oracle: oracle,
-	})
-	require.NoError(t, err)
-	policy, err := scheduler.New(b.policy, scheduler.PolicyOptions{CacheWeight: 1, LoadWeight: 1})
-	require.NoError(t, err)
 	cfg := Config{
-		World: "packet", Policy: b.policy, Seed: 1, Requests: b.requests, Scheduler: policy, State: state,
+		World: "packet", Policy: b.policy, Seed: 1, Requests: b.requests,
 		Prefill:         engine.PrefillConfig{Model: model, Mode: b.mode},
 		KVBytesPerToken: kvBytes, MemoryBytes: b.memory, RateScale: 10, Streams: 4, NICs: 1,
 		Paths: func(int, int) int { return 4 }, Retries: 2, Drain: time.Hour, TransferTimeout: time.Minute, AnswerTimeout: time.Second,
 	}
 	w := &world{t: t, bytesPerSecond: 1.25e6, attempts: map[uint64]int{}, deafP: map[int]bool{}, deafD: map[int]bool{}}
+	for range max(1, b.tenants) {
+		state, err := scheduler.NewState(scheduler.Options{
+			Prefills: b.prefills, Decodes: b.decodes, MaxBatch: b.batch, BlockTokens: 512, KVBytesPerToken: kvBytes,
+			MemoryBytes: b.memory, MinFreeBytes: b.minFree, DecodeBase: b.step, InFlightCap: 16, Separation: true, Oracle: oracle,
+		})
+		require.NoError(t, err)
+		policy, err := scheduler.New(b.policy, scheduler.PolicyOptions{CacheWeight: 1, LoadWeight: 1})
+		require.NoError(t, err)
+		cfg.Tenants = append(cfg.Tenants, Tenant{Scheduler: policy, State: state})
+	}
 	for i := range b.prefills {
 		cfg.PrefillNames = append(cfg.PrefillNames, fmt.Sprintf("p%d", i))
 		p, err := engine.NewPrefill(cfg.Prefill)
@@ -106,14 +110,16 @@ func lawful(t *testing.T, c *Serving) []results.Record {
 	for i := range rows {
 		assert.NoError(t, rows[i].Check())
 	}
-	for d := range c.cfg.DecodeNames {
-		assert.Zero(t, c.cfg.State.Queued(d), "queue of decode %d", d)
-		assert.Zero(t, c.cfg.State.Batch(d), "batch of decode %d", d)
-		assert.Zero(t, c.booked[d], "bookings of decode %d", d)
-	}
-	for tier := range scheduler.Tiers {
-		for p := range c.cfg.PrefillNames {
-			assert.Zero(t, c.cfg.State.InFlight(tier, p), "in flight from prefill %d on tier %d", p, tier)
+	for i, own := range c.tenants {
+		for d := range c.cfg.DecodeNames {
+			assert.Zero(t, own.State.Queued(d), "tenant %d: queue of decode %d", i, d)
+			assert.Zero(t, own.State.Batch(d), "tenant %d: batch of decode %d", i, d)
+			assert.Zero(t, own.booked[d], "tenant %d: bookings of decode %d", i, d)
+		}
+		for tier := range scheduler.Tiers {
+			for p := range c.cfg.PrefillNames {
+				assert.Zero(t, own.State.InFlight(tier, p), "tenant %d: in flight from prefill %d on tier %d", i, p, tier)
+			}
 		}
 	}
 	return rows

@@ -18,6 +18,7 @@ type Record struct {
 	PromptTokens int     `json:"prompt_tokens,omitempty"`
 	OutputTokens int     `json:"output_tokens,omitempty"`
 	HitTokens    int     `json:"hit_tokens"`
+	Tenant       int     `json:"tenant,omitempty"` // from 1; 0, left out, with one tenant
 
 	Prefill  string `json:"prefill,omitempty"` // instance names
 	Decode   string `json:"decode,omitempty"`

@@ -30,7 +30,7 @@ type Trial struct {
 	Policy scenarios.Policy
 	Seed   uint64
 	// Wrap, if set, puts another policy in the place of the scenario's, which it is
-	// given: a run that repeats decisions made elsewhere.
+	// given: a run that repeats decisions made elsewhere. It is called once a tenant.
 	Wrap func(scheduler.Policy) scheduler.Policy
 }
 
@@ -89,23 +89,14 @@ func State(s *scenarios.Scenario, p *fabric.Plan) (*scheduler.State, error) {
 // Serving builds the driver of a serving trial. The requests are the seed's and
 // are only read, so that every policy can be given the same.
 func Serving(s *scenarios.Scenario, p *fabric.Plan, t Trial, reqs []workload.Request, stopwatch func() int64) (*controller.Serving, error) {
-	state, err := State(s, p)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler state of %s: %w", s.Name, err)
-	}
-	policy, err := scheduler.New(t.Policy.Name, scheduler.PolicyOptions{
-		CacheWeight: t.Policy.CacheWeight, LoadWeight: t.Policy.LoadWeight,
-	})
+	tenants, err := tenants(s, p, t)
 	if err != nil {
 		return nil, err
-	}
-	if t.Wrap != nil {
-		policy = t.Wrap(policy)
 	}
 	return controller.NewServing(controller.Config{
 		World: t.World, Policy: Label(t.Policy), Seed: t.Seed, Requests: reqs,
 		PrefillNames: Names(p, p.Prefill), DecodeNames: Names(p, p.Decode),
-		Scheduler: policy, State: state, Prefill: Prefill(s),
+		Tenants: tenants, Prefill: Prefill(s),
 		KVBytesPerToken: int64(s.Model.KVBytesPerToken()), MemoryBytes: int64(s.Engine.Decode.Memory),
 		RateScale: p.Scale.Rate, Streams: s.Transfer.Streams, NICs: s.Topology.NICsPerInstance,
 		Paths:  func(prefill, decode int) int { return p.PathCount(p.Tier(p.Prefill[prefill], p.Decode[decode])) },
@@ -113,6 +104,28 @@ func Serving(s *scenarios.Scenario, p *fabric.Plan, t Trial, reqs []workload.Req
 		Retries: s.Transfer.Retries, Drain: s.Limits.Drain, TransferTimeout: s.Transfer.Timeout,
 		AnswerTimeout: time.Duration(float64(answerTimeout) / p.Scale.Time), Stopwatch: stopwatch,
 	})
+}
+
+// tenants builds a scheduler of the trial's policy for each tenant.
+func tenants(s *scenarios.Scenario, p *fabric.Plan, t Trial) ([]controller.Tenant, error) {
+	out := make([]controller.Tenant, max(1, s.Workload.Tenants))
+	for i := range out {
+		state, err := State(s, p)
+		if err != nil {
+			return nil, fmt.Errorf("scheduler state of %s: %w", s.Name, err)
+		}
+		policy, err := scheduler.New(t.Policy.Name, scheduler.PolicyOptions{
+			CacheWeight: t.Policy.CacheWeight, LoadWeight: t.Policy.LoadWeight,
+		})
+		if err != nil {
+			return nil, err
+		}
+		if t.Wrap != nil {
+			policy = t.Wrap(policy)
+		}
+		out[i] = controller.Tenant{Scheduler: policy, State: state}
+	}
+	return out, nil
 }
 
 // Prefill is the configuration of a scenario's prefill instances.

@@ -32,19 +32,20 @@ func Generate(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	if err != nil {
 		return nil, Report{}, err
 	}
-	finish(reqs, s.Transfer.Streams, seed)
+	finish(reqs, s.Transfer.Streams, s.Workload.Tenants, seed)
 	report.Kind = s.Workload.Kind
 	report.describe(reqs)
 	return reqs, report, nil
 }
 
 // finish orders requests by arrival, keeping the given order of equal ones,
-// numbers them, and gives each its draws.
-func finish(reqs []Request, streams int, seed uint64) {
+// numbers them, and gives each its draws and its tenant.
+func finish(reqs []Request, streams, tenants int, seed uint64) {
 	slices.SortStableFunc(reqs, func(a, b Request) int { return cmp.Compare(a.Arrival, b.Arrival) })
 	for i := range reqs {
 		reqs[i].ID = i
 		reqs[i].TieBreak, reqs[i].PathDraws = draws(seed, i, streams)
+		reqs[i].Tenant = tenant(seed, i, tenants)
 	}
 }
 

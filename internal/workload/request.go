@@ -12,6 +12,8 @@ type Request struct {
 	// Blocks identify the prompt's prefix blocks, in order; equal id means equal
 	// block and equal prefix. ceil(PromptTokens / blockTokens) entries, or none.
 	Blocks []uint64
+	// Tenant is whose scheduler decides for it, from 0.
+	Tenant int
 	// TieBreak decides between equal scores; PathDraws gives one draw a stream,
 	// PathDraws[s] mod (number of equal-cost paths) being the path slot.
 	TieBreak  uint64

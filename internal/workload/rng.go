@@ -14,6 +14,7 @@ const (
 	streamPrefixes = "prefixes"
 	streamSpread   = "spread"
 	streamDraws    = "draws"
+	streamTenants  = "tenants"
 )
 
 // stream returns the named random stream of a seed.
@@ -41,6 +42,15 @@ func draws(seed uint64, id, streams int) (tieBreak uint64, paths []uint64) {
 		paths[i] = src.Uint64()
 	}
 	return tieBreak, paths
+}
+
+// tenant gives a request to one of n tenants, each as likely. Those of 2 tenants are each
+// split in two by 4, and so on.
+func tenant(seed uint64, id, n int) int {
+	if n <= 1 {
+		return 0
+	}
+	return int(indexed(seed, streamTenants, id).Uint64() % uint64(n))
 }
 
 // mix is SplitMix64's finalizer: neighbouring seeds (1, 2, 3) give unrelated states.
