@@ -84,7 +84,7 @@ func (r *receiver) announce(k transferKey, t *control.Transfer) {
 			return
 		}
 	}
-	in.timer.Reset(time.Duration(r.cfg.deadline(r.clock, newRelease(t)) - monotonic()))
+	in.timer.Reset(time.Duration(r.cfg.deadline(r.clock, releaseOf(t)) - monotonic()))
 	close(in.announced)
 	r.lockedFinish(in)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/kvagent/control"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
 // sender runs the outgoing transfers of one session. Methods are safe for
@@ -36,10 +37,10 @@ type outbound struct {
 	key     transferKey
 	peer    *peer
 	specs   []*control.StreamSpec
-	plan    release
+	plan    engine.Release
 	payload time.Duration // paper time before which no payload may go
 	done    atomic.Int64  // payload bytes written
-	started atomic.Int64  // paper ns of the first write; 0 before
+	started atomic.Int64  // paper ns at which the first stream had its connection; 0 before
 	reports []*control.StreamReport
 }
 
@@ -54,7 +55,7 @@ func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 		s.fail(k, "protocol", err, 0)
 		return
 	}
-	o := &outbound{key: k, peer: p, specs: t.GetStreams(), plan: newRelease(t), payload: now + s.cfg.setup}
+	o := &outbound{key: k, peer: p, specs: t.GetStreams(), plan: releaseOf(t), payload: now + s.cfg.setup}
 	o.reports = make([]*control.StreamReport, len(o.specs))
 
 	s.mu.Lock()
@@ -84,11 +85,20 @@ func checkStreams(t *control.Transfer) error {
 	return nil
 }
 
+// releaseOf is the schedule by which a transfer's payload is there.
+func releaseOf(t *control.Transfer) engine.Release {
+	return engine.Release{
+		Pieces: int64(t.GetPieces()),
+		From:   time.Duration(t.GetReleaseFromPaperNs()),
+		To:     time.Duration(t.GetReleaseToPaperNs()),
+	}
+}
+
 // deadline is when a transfer with this release schedule is given up, monotonic.
-func (c *config) deadline(clock paperClock, r release) int64 {
+func (c *config) deadline(clock paperClock, r engine.Release) int64 {
 	from := monotonic()
-	if r.pieces > 0 {
-		from = max(from, clock.real(r.to))
+	if r.Pieces > 0 {
+		from = max(from, clock.real(r.To))
 	}
 	return from + int64(c.timeout)
 }
@@ -253,6 +263,7 @@ func (l *link) explain(err error) error {
 // In pull mode the header goes at once as an offer and the payload waits for the
 // receiver's read; either way it waits for the set-up time and for its release.
 func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (time.Duration, error) {
+	o.started.CompareAndSwap(0, int64(max(s.clock.now(), 1))) // hand-shake and set-up are the transfer's
 	if s.cfg.pull {
 		f.flags |= flagPull
 		if err := l.writeFrame(f, nil); err != nil {
@@ -271,9 +282,8 @@ func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (tim
 		w.buffer = make([]byte, s.cfg.chunkBytes)
 	}
 	first := s.clock.now()
-	o.started.CompareAndSwap(0, int64(max(first, 1)))
 	for w.written < f.bytes {
-		ready, next := o.plan.released(f.bytes, s.clock.now())
+		ready, next := o.plan.Ready(f.bytes, s.clock.now())
 		if ready == w.written {
 			if err := s.alarms.sleepUntil(ctx, s.clock.real(next)); err != nil {
 				return first, err

@@ -26,10 +26,6 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 			if err := f.apply(s); err != nil {
 				return err
 			}
-			if s.Transfer.Overlap != scenarios.OverlapNone {
-				return usagef("transfer.overlap: the flow world does not model %q; set it to %s, or run the packet world with `netkvlab up`",
-					s.Transfer.Overlap, scenarios.OverlapNone)
-			}
 			if err := lab.ResolveScale(s); err != nil {
 				return err
 			}

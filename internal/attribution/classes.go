@@ -125,8 +125,11 @@ func apart(records []results.Record) []results.Record {
 	out := slices.Clone(records)
 	at := 0.0
 	for i := range out {
-		out[i].TransferStartMS = at
-		at += 2*out[i].TransferMS + room
+		r := &out[i]
+		took := r.TransferEndMS() - r.TransferStartMS
+		// A transfer that overlaps its prefill leaves as that computes: both move.
+		r.ArrivalMS, r.TransferStartMS = r.ArrivalMS+at-r.TransferStartMS, at
+		at += 2*took + room
 	}
 	return out
 }

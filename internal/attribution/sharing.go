@@ -30,8 +30,8 @@ func meetings(packet, replay []results.Record) []met {
 	for i := range packet {
 		p := &packet[i]
 		if moved(p) {
-			took := max(p.TransferMS, replay[i].TransferMS)
-			spans = append(spans, span{i, p.TransferStartMS, p.TransferStartMS + took, names.of(p)})
+			end := max(p.TransferEndMS(), replay[i].TransferEndMS())
+			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p)})
 		}
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })

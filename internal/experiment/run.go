@@ -99,10 +99,6 @@ func (r *run) worlds(ctx context.Context) error {
 	if !r.runs(results.WorldFlow) {
 		return nil
 	}
-	if r.opt.Scenario.Transfer.Overlap != scenarios.OverlapNone && r.lab != nil {
-		r.workload = append(r.workload, "no flow world: it does not model transfer.overlap")
-		return nil
-	}
 	if err := r.replays(ctx); err != nil {
 		return err
 	}

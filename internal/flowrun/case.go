@@ -31,14 +31,10 @@ type load struct {
 }
 
 // New plans a scenario. It must have a workload of requests, since explicit flows
-// know no policy, and no overlap, which the fluid model has no schedule for: both are
-// faults of type scenarios.Error.
+// know no policy: a fault of type scenarios.Error.
 func New(s *scenarios.Scenario) (*Case, error) {
-	switch {
-	case s.Workload.Kind == scenarios.WorkloadFlows:
+	if s.Workload.Kind == scenarios.WorkloadFlows {
 		return nil, &scenarios.Error{Path: "workload.kind", Msg: fmt.Sprintf("%s: workload flows has no requests to schedule: use `netkvlab sim`", s.Name)}
-	case s.Transfer.Overlap != scenarios.OverlapNone:
-		return nil, &scenarios.Error{Path: "transfer.overlap", Msg: fmt.Sprintf("%s: %s is not modelled by the flow world: set it to none", s.Name, s.Transfer.Overlap)}
 	}
 	scale := s.Scale
 	if scale.Rate == 0 {

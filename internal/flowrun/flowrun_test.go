@@ -77,10 +77,6 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = New(flows)
 	require.ErrorContains(t, err, "workload flows")
-	overlap, err := scenarios.Load("paper-64gpu", "transfer.overlap=layer")
-	require.NoError(t, err)
-	_, err = New(overlap)
-	require.ErrorContains(t, err, "transfer.overlap")
 	_, err = small(t).Trial(t.Context(), scenarios.Policy{Name: "no-such"}, 1, nil)
 	require.Error(t, err)
 }

@@ -38,7 +38,11 @@ type Config struct {
 	// Latency is added to each transfer by tier, and Setup to all.
 	Latency [4]time.Duration
 	Setup   time.Duration
-	// Timeout ends a transfer that takes longer, from its order on; 0 never does.
+	// Pieces is in how many pieces a prompt's transfer leaves while its prefill computes;
+	// nil: after it. Replay needs it, a controller says it itself.
+	Pieces func(promptTokens int) int
+	// Timeout ends a transfer that takes longer, from its order on (overlapped: from the
+	// end of the prefill); 0 never does.
 	Timeout time.Duration
 	// Background is the share of a tier's links that others use.
 	Background [4]float64

@@ -3,12 +3,14 @@ package flowworld
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
 // Replay gives one trial's packet records the transfer times that the fluid network
@@ -46,7 +48,8 @@ type replay struct {
 	net   *flowsim.Network
 	rows  []results.Record
 	nodes map[string]fabric.NodeID
-	owner []int // row of each flow id
+	flows []stream
+	owner []int // row of each stream
 	left  []int // streams of each row that have not ended
 	last  []time.Duration
 }
@@ -100,44 +103,74 @@ func (r *replay) start(now time.Duration, row int) error {
 		if s.Slot < 0 || s.Slot >= len(paths) {
 			return fmt.Errorf("path slot %d of %d", s.Slot, len(paths))
 		}
-		f := flowsim.Flow{
-			ID: uint64(len(r.owner)), Path: flowsim.AppendPath(nil, paths[s.Slot]), Bytes: bytes[i], Delay: delay,
+		f := stream{
+			flow:  flowsim.Flow{ID: uint64(len(r.owner)), Path: flowsim.AppendPath(nil, paths[s.Slot])},
+			total: bytes[i], latency: delay, release: r.release(rec),
 		}
-		if err := r.net.Start(flowsim.At(now), f); err != nil {
+		if _, err := f.next(r.net, flowsim.At(now), now); err != nil {
 			return err
 		}
-		r.owner = append(r.owner, row)
+		r.flows, r.owner = append(r.flows, f), append(r.owner, row)
 		r.left[row]++
 	}
 	return nil
 }
 
 // share splits a payload as its streams' emulated bytes were split.
-func share(payload int64, streams []results.StreamRecord) []float64 {
-	var total int64
+func share(payload int64, streams []results.StreamRecord) []int64 {
+	var total, sum, given int64
 	for _, s := range streams {
 		total += s.Bytes
 	}
-	out := make([]float64, len(streams))
+	out := make([]int64, len(streams))
 	for i, s := range streams {
-		if total > 0 {
-			out[i] = float64(payload) * float64(s.Bytes) / float64(total)
+		if sum += s.Bytes; total > 0 {
+			upTo := int64(math.Round(float64(payload) * float64(sum) / float64(total)))
+			out[i], given = upTo-given, upTo
 		}
 	}
 	return out
 }
 
+// release is the schedule of a transfer that left while its prefill was computing.
+func (r *replay) release(rec *results.Record) engine.Release {
+	if r.cfg.Pieces == nil {
+		return engine.Release{}
+	}
+	from := rec.ArrivalMS + rec.PrefillWaitMS
+	return engine.Release{Pieces: int64(r.cfg.Pieces(rec.PromptTokens)), From: fromMS(from), To: fromMS(from + rec.PrefillMS)}
+}
+
+// until lets what is due by an instant happen, one completion at a time: what follows a
+// piece starts when that ends, and may end by then as well.
 func (r *replay) until(at flowsim.Instant) error {
-	done, err := r.net.Advance(at)
-	if err != nil {
+	for {
+		next, ok := r.net.Next()
+		if !ok || next.Compare(at) > 0 {
+			_, err := r.net.Advance(at)
+			return err
+		}
+		done, err := r.net.Advance(next)
+		if err != nil {
+			return err
+		}
+		for _, c := range slices.Clone(done) {
+			if err := r.ended(next, c); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (r *replay) ended(at flowsim.Instant, c flowsim.Completion) error {
+	row := r.owner[c.ID]
+	more, err := r.flows[c.ID].next(r.net, at, c.At.Duration())
+	if err != nil || more {
 		return err
 	}
-	for _, c := range done {
-		row := r.owner[c.ID]
-		r.last[row] = max(r.last[row], c.At.Duration())
-		if r.left[row]--; r.left[row] == 0 {
-			r.finish(row)
-		}
+	r.last[row] = max(r.last[row], c.At.Duration())
+	if r.left[row]--; r.left[row] == 0 {
+		r.finish(row)
 	}
 	return nil
 }
@@ -145,7 +178,7 @@ func (r *replay) until(at flowsim.Instant) error {
 // finish writes the fluid transfer time into a record and moves what follows it.
 func (r *replay) finish(row int) {
 	rec := &r.rows[row]
-	fluid := results.MS(r.last[row]) - rec.TransferStartMS
+	fluid := results.MS(r.last[row]) - max(rec.TransferStartMS, rec.ArrivalMS+rec.PrefillWaitMS+rec.PrefillMS)
 	shift := fluid - rec.TransferMS
 	rec.TransferMS = fluid
 	if rec.TTFTMS != nil {

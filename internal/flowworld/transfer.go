@@ -1,25 +1,22 @@
 package flowworld
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
-
-// errOverlap refuses what the fluid model has no release schedule for.
-var errOverlap = errors.New("transfer.overlap is not modelled by the flow world: run it in the packet world alone")
 
 // transfer is one attempt to move a payload.
 type transfer struct {
 	request, attempt int
 	decode           int
-	first            uint64 // id of its first flow; the others follow
+	first            uint64 // id of its first stream; the others follow
 	streams          []controller.StreamReport
-	ended            []bool
+	flows            []stream
 	left             int   // streams that have not ended
 	bytes            int64 // emulated, of the streams that have
 }
@@ -28,9 +25,6 @@ type attemptKey struct{ request, attempt int }
 
 // send starts a transfer's streams. One without streams (a full prefix hit) is there at once.
 func (w *World) send(a *controller.Action) error {
-	if a.Pieces > 0 {
-		return errOverlap
-	}
 	t := &transfer{request: a.Request, attempt: a.Attempt, decode: a.Decode, first: w.flowID}
 	w.tell(controller.Event{Kind: controller.TransferSent, Request: t.request, Attempt: t.attempt, At: w.now, Start: w.now})
 	if len(a.Streams) == 0 {
@@ -39,26 +33,30 @@ func (w *World) send(a *controller.Action) error {
 	from, to := w.cfg.Senders[a.Prefill], w.cfg.Receivers[a.Decode]
 	tier := w.cfg.Plan.Tier(from, to)
 	delay := w.cfg.Latency[tier] + w.cfg.Setup
-	streams := w.streams(a)
-	for i, s := range streams {
+	release := engine.Release{Pieces: int64(a.Pieces), From: a.ReleaseFrom, To: a.ReleaseTo}
+	for i, s := range w.streams(a) {
 		links, weights, err := w.path(a.Prefill, tier, from, to, s)
 		if err != nil {
 			return err
 		}
-		f := flowsim.Flow{ID: t.first + uint64(i), Path: links, Weights: weights, Bytes: float64(s.Bytes), Delay: delay}
-		if err := w.net.Start(flowsim.At(w.now), f); err != nil {
+		f := stream{
+			flow:    flowsim.Flow{ID: t.first + uint64(i), Path: links, Weights: weights},
+			release: release, total: s.Bytes, latency: delay,
+		}
+		if _, err := f.next(w.net, flowsim.At(w.now), w.now); err != nil {
 			return err
 		}
+		t.flows = append(t.flows, f)
 		t.streams = append(t.streams, controller.StreamReport{
 			NIC: s.NIC, Path: s.Path, SourcePort: i, BytesEmulated: s.BytesEmulated, First: w.now + delay,
 		})
-		w.owner[f.ID] = t
+		w.owner[f.flow.ID] = t
 	}
-	w.flowID += uint64(len(streams))
-	t.left, t.ended = len(streams), make([]bool, len(streams))
+	t.left = len(t.flows)
+	w.flowID += uint64(t.left)
 	w.transfers[attemptKey{t.request, t.attempt}] = t
 	if w.cfg.Timeout > 0 {
-		w.later(w.now+w.cfg.Timeout, item{deadline: t})
+		w.later(max(w.now, a.ReleaseTo)+w.cfg.Timeout, item{deadline: t})
 	}
 	return nil
 }
@@ -119,17 +117,34 @@ func (w *World) arrivals() error {
 	if err != nil {
 		return err
 	}
-	for _, c := range done {
+	// What follows a piece starts when all that ended at this instant is known: the
+	// network lends its list of completions until it is called again.
+	type ended struct {
+		transfer *transfer
+		stream   int
+		at       time.Duration
+	}
+	ends := make([]ended, len(done))
+	for i, c := range done {
 		t := w.owner[c.ID]
-		delete(w.owner, c.ID)
-		i := int(c.ID - t.first)
-		at := max(w.now, c.At.Duration())
-		t.streams[i].Last, t.ended[i] = at, true
-		t.bytes += t.streams[i].BytesEmulated
+		ends[i] = ended{t, int(c.ID - t.first), max(w.now, c.At.Duration())}
+	}
+	for _, e := range ends {
+		t := e.transfer
+		more, err := t.flows[e.stream].next(w.net, exact, e.at)
+		if err != nil {
+			return err
+		}
+		if more {
+			continue
+		}
+		delete(w.owner, t.flows[e.stream].flow.ID)
+		t.streams[e.stream].Last = e.at
+		t.bytes += t.streams[e.stream].BytesEmulated
 		if t.left--; t.left > 0 {
 			continue
 		}
-		if err := w.arrived(t, at); err != nil {
+		if err := w.arrived(t, e.at); err != nil {
 			return err
 		}
 	}
@@ -158,13 +173,13 @@ func (w *World) drop(key attemptKey) error {
 		return nil
 	}
 	delete(w.transfers, key)
-	for i, ended := range t.ended {
-		id := t.first + uint64(i)
-		delete(w.owner, id)
-		if ended {
+	for i := range t.flows {
+		f := &t.flows[i]
+		delete(w.owner, f.flow.ID)
+		if f.ended {
 			continue
 		}
-		if _, err := w.net.Cancel(flowsim.At(w.now), id); err != nil {
+		if _, err := w.net.Cancel(flowsim.At(w.now), f.flow.ID); err != nil {
 			return err
 		}
 	}

@@ -230,13 +230,6 @@ func TestTransfersThatTakeTooLongFailAsInThePacketWorld(t *testing.T) {
 	assert.Equal(t, s.Transfer.Retries+1, r.Attempts)
 }
 
-func TestOverlapIsRefusedWithAReason(t *testing.T) {
-	s := paper(t, 5)
-	s.Transfer.Overlap = scenarios.OverlapLayer
-	_, err := play(t, s, "rr", nil)
-	require.ErrorContains(t, err, "transfer.overlap")
-}
-
 func TestConfigIsChecked(t *testing.T) {
 	s := paper(t, 5)
 	plan, err := fabric.New(s, s.Scale)

@@ -163,6 +163,6 @@ func PacketKey(table string, labels []string, policy, metric string) string {
 func Sweeps() []string {
 	return []string{
 		"paper-table2", "paper-table3", "paper-table4", "paper-table5", "paper-fig1", "paper-fig2", "paper-fig3",
-		"open-placement", "open-compression", "open-streams",
+		"open-placement", "open-compression", "open-streams", "open-pipelining",
 	}
 }

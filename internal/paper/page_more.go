@@ -153,9 +153,8 @@ func open(b *strings.Builder, d *Data) {
 	ours("Placement that uses tiers 0 and 1.", "Prefill and decode in separate racks (the paper's), in one rack on separate servers, or on one server.", "open-placement", "placement", true)
 	ours("KV compression.", "At which number format does the network stop to matter? Load in per cent of Table II's.", "open-compression", "format, load", false)
 	ours("Streams a transfer.", "Not the paper's question, but the parameter that moves its gain most.", "open-streams", "streams, load", false)
-	b.WriteString("**Pipelined transfer.** Not answered here: the fluid model has no schedule of when the pieces of an overlapped transfer are released, and refuses\n" +
-		"`transfer.overlap`. The packet world runs it: `netkvlab up paper-table2 --worlds packet --set transfer.overlap=layer`.\n\n" +
-		"**Two tenants that decide independently.** Not answered: a trial has one controller with one scheduler state. Two of them on one fabric need trials with several\n" +
+	ours("Pipelined transfer.", "After the prefill (the paper's), by chunk of 2,048 tokens or by layer while it computes; transfer is what is left after the prefill.", "open-pipelining", "overlap, load", false)
+	b.WriteString("**Two tenants that decide independently.** Not answered: a trial has one controller with one scheduler state. Two of them on one fabric need trials with several\n" +
 		"drivers, each with its own counters; that is a change of the controller and of both worlds, and half of it would only look like an answer.\n\n")
 }
 

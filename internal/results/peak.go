@@ -42,14 +42,17 @@ type edge struct {
 	by int
 }
 
-// transferInterval is when a transfer started and ended, in ns since the trial's
-// start. With overlap transfer_ms is only what came after the prefill, so the end is
-// taken from the parts before it; explicit flows have no such parts.
+// TransferEndMS is when the last byte was there, since the trial's start. With overlap
+// transfer_ms is only what came after the prefill, so the end is taken from the parts
+// before it; explicit flows have no such parts.
+func (r *Record) TransferEndMS() float64 {
+	return max(r.TransferStartMS, r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS) + r.TransferMS
+}
+
+// transferInterval is when a transfer started and ended, in ns since the trial's start.
 func (r *Record) transferInterval() (from, to int64) {
 	if r.TransferMS <= 0 {
 		return 0, 0
 	}
-	end := max(r.TransferStartMS+r.TransferMS,
-		r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS+r.TransferMS)
-	return int64(math.Round(r.TransferStartMS * 1e6)), int64(math.Round(end * 1e6))
+	return int64(math.Round(r.TransferStartMS * 1e6)), int64(math.Round(r.TransferEndMS() * 1e6))
 }

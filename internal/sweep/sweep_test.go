@@ -180,7 +180,6 @@ func TestFaultsNameTheLine(t *testing.T) {
 		"scale of no key":        {"set: {topology.oversubscription.pod: 8}", "scale: {topology.podz: 8}", "sweep.yaml:11: the scenario, rate = 2/s, core = 8:1: topology.podz: is no key"},
 		"scale of a word":        {"set: {topology.oversubscription.pod: 8}", "scale: {transfer.mode: 8}", "transfer.mode: is no number"},
 		"scale by nothing":       {"set: {topology.oversubscription.pod: 8}", "scale: {topology.pods: 0}", "must be a factor above 0"},
-		"overlap":                {"workload.synthetic.requests: 20", "transfer.overlap: layer", "not modelled by the flow world"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

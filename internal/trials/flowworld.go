@@ -16,6 +16,7 @@ func FlowWorld(s *scenarios.Scenario, p *fabric.Plan, seed uint64) flowworld.Con
 	cfg := flowworld.Config{
 		Plan: p, Senders: p.Prefill, Receivers: p.Decode, Prefill: Prefill(s), Paths: flowworld.PathSlots,
 		Latency: [4]time.Duration{l.Tier0, l.Tier1, l.Tier2, l.Tier3}, Setup: s.Transfer.Setup, Timeout: s.Transfer.Timeout,
+		Pieces:     overlap(s),
 		Background: [4]float64{2: s.Background.Utilization.Tier2, 3: s.Background.Utilization.Tier3},
 	}
 	if s.Workload.Kind == scenarios.WorkloadFlows {

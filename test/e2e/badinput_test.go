@@ -66,7 +66,6 @@ func TestUsageErrorsEndWithTwo(t *testing.T) {
 		{"setting without a value", []string{`"topology.pods" must be KEY=VALUE, such as topology.pods=2`}, []string{"up", "quickstart", "--set", "topology.pods"}},
 		{"setting of an unknown key", []string{`topology: unknown key "podz"; did you mean "pods"?`}, []string{"up", "quickstart", "--set", "topology.podz=2"}},
 		{"two bad settings", []string{"topology.pods: must be 1..64, got 99", "seeds: must be a list"}, []string{"validate", "quickstart", "--set", "topology.pods=99", "--set", "seeds=x"}},
-		{"overlap by flows", []string{`transfer.overlap: the flow world does not model "chunk"; set it to none`}, []string{"sim", "quickstart", "--set", "transfer.overlap=chunk"}},
 		{"down without a name", []string{"name one lab, or --all"}, []string{"down"}},
 		{"down of a name no lab can have", []string{`"../x" cannot be a lab's name`, "netkvlab ps"}, []string{"down", "../x"}},
 		{"inspect of a name no lab can have", []string{`"A_b" cannot be a lab's name`}, []string{"inspect", "A_b"}},

@@ -1,6 +1,6 @@
 // Command write makes docs/paper.md. With -run it first runs the page's sweeps in the
-// flow world and keeps their tables in docs/paper; without, it takes the tables that
-// are there. With -packet SWEEP/LABELS it takes the packet world's figures of a run
+// flow world (with -only, one of them) and keeps their tables in docs/paper; without, it
+// takes the tables that are there. With -packet SWEEP/LABELS it takes the packet world's figures of a run
 // folder into docs/paper-packet.json. Run it from the top of the repository.
 package main
 
@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/paper"
@@ -24,7 +25,7 @@ import (
 
 type options struct {
 	docs, work, packet string
-	version            string
+	version, only      string
 	run                bool
 }
 
@@ -35,6 +36,7 @@ func main() {
 	flag.StringVar(&opt.docs, "docs", "docs", "folder of paper.md")
 	flag.StringVar(&opt.work, "work", "bin/paper", "where sweeps are kept; one that was stopped goes on")
 	flag.StringVar(&opt.version, "version", "unknown", "of the program, so that a stopped sweep is not gone on with by another")
+	flag.StringVar(&opt.only, "only", "", "of the sweeps, run this one")
 	flag.BoolVar(&opt.run, "run", false, "run the sweeps")
 	flag.StringVar(&opt.packet, "packet", "", "SWEEP/LABELS that the run folders given as arguments are a cell of")
 	flag.Parse()
@@ -51,7 +53,14 @@ func run(ctx context.Context, opt options, folders []string, log io.Writer) erro
 		}
 	}
 	if opt.run {
-		for _, name := range paper.Sweeps() {
+		sweeps := paper.Sweeps()
+		if opt.only != "" {
+			if !slices.Contains(sweeps, opt.only) {
+				return fmt.Errorf("-only %s: the page has %s", opt.only, strings.Join(sweeps, ", "))
+			}
+			sweeps = []string{opt.only}
+		}
+		for _, name := range sweeps {
 			if err := runSweep(ctx, opt, name, log); err != nil {
 				return err
 			}
