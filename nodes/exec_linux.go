@@ -15,7 +15,11 @@ import (
 // Exec runs a command in a node's namespace, with this process's environment
 // and the namespace's network. Only the network is the node's: files, processes
 // and /sys are the host's, so look at links with ip, not in /sys/class/net.
-func (p *Process) Exec(ctx context.Context, s ExecSpec) (int, error) {
+func (p *Process) Exec(ctx context.Context, s ExecSpec) (int, error) { return Exec(ctx, s) }
+
+// Exec is what every runtime's Exec does: a container's node is a network namespace
+// like any other, and its image need not hold any command to run.
+func Exec(ctx context.Context, s ExecSpec) (int, error) {
 	if len(s.Command) == 0 || s.Command[0] == "" {
 		return 0, fmt.Errorf("exec in %s: no command", s.Node)
 	}

@@ -166,7 +166,11 @@ func environment(s Spec) []string {
 }
 
 // Alive reports whether that very agent still runs.
-func (p *Process) Alive(a Agent) (bool, error) {
+func (p *Process) Alive(a Agent) (bool, error) { return Alive(a) }
+
+// Alive is what every runtime's Alive does: it asks the kernel, which knows of a
+// container's first process as of any other, at once and without an engine.
+func Alive(a Agent) (bool, error) {
 	s, err := readStat(a.PID)
 	if vanished(err) {
 		return false, nil

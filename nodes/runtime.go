@@ -16,12 +16,15 @@ import (
 	"context"
 	"io"
 	"os"
+	"time"
 )
 
 // Spec says what to start and where.
 type Spec struct {
 	Lab, Node string
-	Netns     string // path of the network namespace, such as /run/netns/LAB.NODE
+	// Netns is the path of the network namespace, such as /run/netns/LAB.NODE; empty
+	// for a Housing runtime.
+	Netns string
 	// Dir is the agent's private run directory; the runtime makes it, mode 0700.
 	Dir string
 	// Executable is the absolute path of the binary. It is run under the name kvagent
@@ -29,6 +32,12 @@ type Spec struct {
 	Executable string
 	Args       []string
 	Env        []string // added to the clean environment
+	// Image is the container image of an agent that is not ours; it is never pulled.
+	// Empty: one made of Executable. The process runtime has none.
+	Image string
+	// NetAdmin says that the agent needs CAP_NET_ADMIN in its namespace, as for
+	// a congestion control that the kernel keeps from others.
+	NetAdmin bool
 	// Leash makes the agent end when this process does, however it ends: the agent
 	// holds the read end of a pipe whose write end nobody but this process has.
 	// It is the only descriptor an agent inherits beside its standard three.
@@ -74,6 +83,24 @@ type Runtime interface {
 	// Exec runs a command to its end and returns its exit code, 128 + n if signal n
 	// ended it. When ctx ends first the command is terminated and the error is ctx's.
 	Exec(ctx context.Context, s ExecSpec) (exit int, err error)
+}
+
+// Housing is a Runtime whose agents are born in network namespaces of their own.
+// They start before the fabric, which then adopts those namespaces instead of making
+// its own, and an agent may find no interface but a lowered lo until it is configured.
+type Housing interface {
+	Runtime
+	// Prepare does what can be done before anything of the lab is made, above all
+	// find out that it cannot be made. Each spec will be given to Start.
+	Prepare(ctx context.Context, specs []Spec) error
+	// NetnsOf is the path of a running agent's network namespace.
+	NetnsOf(a Agent) string
+}
+
+// Usage is what a process has used so far.
+type Usage struct {
+	ResidentBytes int64
+	CPU           time.Duration // user and system
 }
 
 // Proc is a process found in a lab's namespace.

@@ -1,12 +1,139 @@
-// Package docker runs agents as containers.
 package docker
 
 import (
-	"github.com/containerd/errdefs"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/api/types/versions"
 	"github.com/docker/docker/client"
+	"golang.org/x/sys/unix"
 )
 
-var (
-	_ = client.NewClientWithOpts
-	_ = errdefs.IsNotFound
+const (
+	// minAPI is what Docker 20.10 speaks, the oldest engine that this is tried with.
+	minAPI = "1.41"
+	// minEngine is the same in words.
+	minEngine = "20.10"
+	// answerWithin bounds how long an engine may take to say who it is.
+	answerWithin = 10 * time.Second
+	wayOut       = "or use --runtime process, which needs no engine"
 )
+
+// ErrNoEngine says that no engine answers, so that nothing is known of containers.
+var ErrNoEngine = errors.New("no Docker engine answers")
+
+// Engine is a local Docker engine, dialled when it is first asked something. It is
+// safe for concurrent use.
+type Engine struct {
+	host   string
+	api    *client.Client
+	broken error // of the host's name
+}
+
+// NewEngine takes the engine that DOCKER_HOST names, else the one on Docker's default
+// socket. It does not dial; what is wrong comes out when the engine is asked something.
+func NewEngine(getenv func(string) string) *Engine {
+	e := &Engine{host: client.DefaultDockerHost}
+	if h := getenv(client.EnvOverrideHost); h != "" {
+		e.host = h
+	}
+	if !strings.HasPrefix(e.host, "unix:///") {
+		e.broken = fmt.Errorf("%s is %q: containers need an engine on this host, as in unix:///var/run/docker.sock; unset it, %s",
+			client.EnvOverrideHost, e.host, wayOut)
+		return e
+	}
+	e.api, e.broken = client.NewClientWithOpts(client.WithHost(e.host), client.WithAPIVersionNegotiation())
+	return e
+}
+
+func (e *Engine) socket() string { return strings.TrimPrefix(e.host, "unix://") }
+
+// reach makes sure that an engine answers which speaks an API that we do. An error
+// that matches ErrNoEngine says that nobody is there.
+func (e *Engine) reach(ctx context.Context) error {
+	if e.broken != nil {
+		return e.broken
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if err := e.dial(ctx); err != nil {
+		return err
+	}
+	ping, err := e.api.Ping(ctx)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the Docker engine at %s takes connections and does not answer within %v: restart it, %s", e.host, answerWithin, wayOut)
+	case err != nil:
+		return fmt.Errorf("ask the Docker engine at %s who it is: %w", e.host, err)
+	case ping.APIVersion == "":
+		return fmt.Errorf("what answers at %s is no Docker engine, or an ailing one: it names no API version; restart it, %s", e.host, wayOut)
+	case versions.LessThan(ping.APIVersion, minAPI):
+		return fmt.Errorf("the Docker engine at %s is too old: it speaks API %s, netkvlab needs %s (Docker %s) or newer; upgrade it, %s",
+			e.host, ping.APIVersion, minAPI, minEngine, wayOut)
+	}
+	e.api.NegotiateAPIVersionPing(ping)
+	return nil
+}
+
+// dial tells apart what the client's own errors do not.
+func (e *Engine) dial(ctx context.Context) error {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", e.socket())
+	if err == nil {
+		return c.Close()
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("may not use the Docker engine at %s: %w: run as root or as its owner, %s", e.host, unix.EACCES, wayOut)
+	}
+	why := "nobody listens"
+	if errors.Is(err, fs.ErrNotExist) {
+		why = "there is no such socket"
+	} else if !errors.Is(err, unix.ECONNREFUSED) {
+		why = err.Error()
+	}
+	return fmt.Errorf("%w at %s (%s): start it (systemctl start docker), name its socket in %s, %s", ErrNoEngine, e.host, why, client.EnvOverrideHost, wayOut)
+}
+
+// info asks what kind of engine it is and refuses one that cannot house a lab.
+func (e *Engine) info(ctx context.Context) (system.Info, error) {
+	info, err := e.api.Info(ctx)
+	if err != nil && strings.Contains(err.Error(), "client version") {
+		return info, fmt.Errorf("the Docker engine at %s refuses API %s, the newest that this netkvlab speaks: use a newer netkvlab, %s: %w", e.host, e.api.ClientVersion(), wayOut, err)
+	}
+	if err != nil {
+		return info, fmt.Errorf("ask the Docker engine at %s for its settings: %w", e.host, err)
+	}
+	if has(info.SecurityOptions, "rootless") {
+		return info, fmt.Errorf("the Docker engine at %s is rootless, and its containers are in a user namespace whose networks root cannot lend it: use root's engine, %s", e.host, wayOut)
+	}
+	if info.OSType != "" && info.OSType != "linux" {
+		return info, fmt.Errorf("the Docker engine at %s runs %s containers: netkvlab needs linux ones, %s", e.host, info.OSType, wayOut)
+	}
+	return info, nil
+}
+
+// has looks for "name=NAME" among an engine's security options.
+func has(options []string, name string) bool {
+	for _, o := range options {
+		for _, part := range strings.Split(o, ",") {
+			if part == "name="+name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// full explains a disk that has no room, whatever the engine calls it.
+func full(err error, info system.Info) error {
+	if err == nil || !errors.Is(err, unix.ENOSPC) && !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+		return err
+	}
+	return fmt.Errorf("the engine's disk is full: free some room below %s (docker system df), %s: %w", info.DockerRootDir, wayOut, err)
+}

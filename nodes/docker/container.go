@@ -1,0 +1,106 @@
+package docker
+
+import (
+	"path/filepath"
+	"slices"
+
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/mount"
+	"github.com/docker/docker/api/types/system"
+
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// Labels of ours, on every container; the last two are the agent image's too.
+const (
+	labelLab     = "io.netkvlab.lab"
+	labelNode    = "io.netkvlab.node"
+	labelVersion = "io.netkvlab.version"
+	labelDigest  = "io.netkvlab.digest" // sha256 of the binary
+)
+
+const (
+	// memoryLimit is some twenty times what an agent has been seen to use.
+	memoryLimit = 512 << 20
+	// pidsLimit counts threads; an agent has about ten.
+	pidsLimit = 256
+	// nobody owns no file on the host. It is 65532 in the images of others, too.
+	nobody    = 65532
+	logLimit  = "1m"
+	socket    = "control.sock" // in Spec.Dir
+	leashFile = "leash"        // in Spec.Dir
+	// leashEnv names a file that the starter has locked: see leash.go.
+	leashEnv = "NETKVLAB_LEASH_FILE"
+)
+
+// containerName shows whose a container is. Labels say it for good.
+func containerName(lab, node string) string { return "netkvlab." + lab + "." + node }
+
+// uidOf is whom an agent runs as: nobody, unless it needs a capability. A process that
+// is not root has none of those that a container is given, and Docker has no way to
+// give it some.
+func uidOf(s nodes.Spec) int {
+	if s.NetAdmin {
+		return 0
+	}
+	return nobody
+}
+
+// user is the same for Docker.
+func user(s nodes.Spec) string {
+	if s.NetAdmin {
+		return "0:0"
+	}
+	return "65532:65532"
+}
+
+// config is what runs in a container.
+func config(s nodes.Spec, ref, version string) *container.Config {
+	c := &container.Config{
+		Image: ref, User: user(s), Hostname: s.Node, WorkingDir: "/",
+		Cmd: slices.Concat(s.Args, []string{"--socket", filepath.Join(runPath, socket), "--node", s.Node}),
+		Env: environment(s),
+		// No network of Docker's at all: the namespace holds nothing but a lowered lo.
+		NetworkDisabled: true,
+		Labels:          map[string]string{labelLab: s.Lab, labelNode: s.Node, labelVersion: version},
+	}
+	if s.Image == "" {
+		c.Entrypoint = []string{binaryPath, "kvagent"}
+	}
+	return c
+}
+
+func environment(s nodes.Spec) []string {
+	env := []string{
+		"NETKVLAB_LAB=" + s.Lab, "NETKVLAB_NODE=" + s.Node,
+		"GOMAXPROCS=2", // many agents share few cores: a thread a core for each would only crowd
+		"HOME=/",
+	}
+	if s.Leash {
+		env = append(env, leashEnv+"="+filepath.Join(runPath, leashFile))
+	}
+	return append(env, s.Env...)
+}
+
+// hostConfig is what a container may do. docs/security.md has it as a table, which a
+// test compares with what `docker inspect` says.
+func hostConfig(s nodes.Spec, info system.Info) *container.HostConfig {
+	pids := int64(pidsLimit)
+	h := &container.HostConfig{
+		NetworkMode: "none", CapDrop: []string{"ALL"}, SecurityOpt: []string{"no-new-privileges"}, ReadonlyRootfs: true,
+		Resources:     container.Resources{Memory: memoryLimit, MemorySwap: memoryLimit, PidsLimit: &pids},
+		Mounts:        []mount.Mount{{Type: mount.TypeBind, Source: s.Dir, Target: runPath}},
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		LogConfig:     container.LogConfig{Type: "json-file", Config: map[string]string{"max-size": logLimit}},
+	}
+	if s.NetAdmin {
+		h.CapAdd = []string{"NET_ADMIN"}
+	}
+	if has(info.SecurityOptions, "userns") {
+		h.UsernsMode = "host" // else the fabric could not be the container's network
+	}
+	if has(info.SecurityOptions, "selinux") {
+		h.SecurityOpt = append(h.SecurityOpt, "label=disable") // else the mount could not be read
+	}
+	return h
+}

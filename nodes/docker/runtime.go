@@ -1,0 +1,278 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/filters"
+	"github.com/docker/docker/api/types/system"
+	"github.com/docker/docker/pkg/stdcopy"
+
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+// callTime bounds one call that must not be cut off half-way.
+const callTime = 30 * time.Second
+
+// Runtime runs agents as containers. Make it with New.
+type Runtime struct {
+	*Engine
+	version string
+
+	mu      sync.Mutex
+	info    system.Info
+	ours    *agentImage
+	leashes map[string]*os.File // by container ID; held until the agent is stopped or we end
+}
+
+var _ nodes.Housing = (*Runtime)(nil)
+
+// New makes the runtime of an engine. version goes onto labels.
+func New(e *Engine, version string) *Runtime {
+	return &Runtime{Engine: e, version: version, leashes: map[string]*os.File{}}
+}
+
+// Name is "docker".
+func (r *Runtime) Name() string { return "docker" }
+
+// Prepare finds out whether the engine can carry the lab, before anything of it is made,
+// and sees to the images.
+func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
+	info, err := r.Engine.info(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.info = info
+	r.mu.Unlock()
+	if err := r.free(ctx, specs); err != nil {
+		return err
+	}
+	seen := map[string]bool{}
+	for _, s := range specs {
+		if seen[s.Image] {
+			continue
+		}
+		seen[s.Image] = true
+		if s.Image != "" {
+			err = r.present(ctx, s.Image)
+		} else {
+			err = r.prepareOurs(ctx, s.Executable, info)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Runtime) prepareOurs(ctx context.Context, executable string, info system.Info) error {
+	img, err := newAgentImage(executable)
+	if err != nil {
+		return err
+	}
+	if err := r.ensure(ctx, img, r.version, info); err != nil {
+		return err
+	}
+	img.binary = nil
+	r.mu.Lock()
+	r.ours = img
+	r.mu.Unlock()
+	return nil
+}
+
+// free makes sure that nobody has a name that we need.
+func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
+	all, err := r.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "netkvlab"))})
+	if err != nil {
+		return fmt.Errorf("list containers: %w", err)
+	}
+	taken := map[string]*container.Summary{}
+	for i := range all {
+		for _, n := range all[i].Names {
+			taken[strings.TrimPrefix(n, "/")] = &all[i]
+		}
+	}
+	for _, s := range specs {
+		if c := taken[containerName(s.Lab, s.Node)]; c != nil {
+			return takenError(s, c.ID, c.Image, c.Labels[labelLab])
+		}
+	}
+	return nil
+}
+
+func takenError(s nodes.Spec, id, image, lab string) error {
+	name := containerName(s.Lab, s.Node)
+	if lab != "" {
+		return fmt.Errorf("container %s is there already and belongs to lab %s: remove it with `netkvlab down %s`", name, lab, lab)
+	}
+	return fmt.Errorf("the name %s is taken by container %.12s (image %s), which netkvlab did not make and leaves alone: rename it (docker rename %s NEW), or choose another lab name",
+		name, id, image, name)
+}
+
+// Start creates and starts a container. A call to the engine that has begun is let
+// finish: cut off, it would leave a container behind that nobody knows of yet.
+func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (nodes.Agent, error) {
+	if err := ctx.Err(); err != nil {
+		return nodes.Agent{}, err
+	}
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	defer cancel()
+	a, err := r.start(call, s)
+	if err != nil {
+		return nodes.Agent{}, fmt.Errorf("start container %s: %w", containerName(s.Lab, s.Node), err)
+	}
+	return a, nil
+}
+
+func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err error) {
+	r.mu.Lock()
+	info, ref := r.info, s.Image
+	if ref == "" && r.ours != nil {
+		ref = r.ours.ref
+	}
+	r.mu.Unlock()
+	if ref == "" {
+		return a, errors.New("the runtime was not prepared for it")
+	}
+	if err := folder(s); err != nil {
+		return a, err
+	}
+	var leash *os.File
+	if s.Leash {
+		if leash, err = tie(s); err != nil {
+			return a, err
+		}
+	}
+	made, err := r.api.ContainerCreate(ctx, config(s, ref, r.version), hostConfig(s, info), nil, nil, containerName(s.Lab, s.Node))
+	if errdefs.IsConflict(err) {
+		return a, fmt.Errorf("its name was taken a moment ago: choose another lab name: %w", err)
+	}
+	if err != nil {
+		return a, full(err, info)
+	}
+	if leash != nil {
+		r.mu.Lock()
+		r.leashes[made.ID] = leash
+		r.mu.Unlock()
+	}
+	a = nodes.Agent{Node: s.Node, ID: made.ID, Socket: filepath.Join(s.Dir, socket)}
+	if err := r.api.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
+		return a, full(err, info)
+	}
+	got, err := r.api.ContainerInspect(ctx, made.ID)
+	if err != nil {
+		return a, err
+	}
+	if a.PID = got.State.Pid; a.PID == 0 {
+		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.lastWords(ctx, made.ID))
+	}
+	a.StartTime, err = nodes.StartTime(a.PID)
+	if err == nil {
+		err = sameHost(a.PID, s)
+	}
+	return a, err
+}
+
+// folder makes the one folder that the container sees, and gives it to the agent.
+func folder(s nodes.Spec) error {
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("make run directory: %w", err)
+	}
+	if err := os.Chmod(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("make run directory private: %w", err)
+	}
+	if err := os.Chown(s.Dir, uidOf(s), uidOf(s)); err != nil {
+		return fmt.Errorf("give the agent its run directory: %w", err)
+	}
+	return nil
+}
+
+// sameHost makes sure that the number which the engine gave is that very process here:
+// an engine in a virtual machine, say, has numbers of its own.
+func sameHost(pid int, s nodes.Spec) error {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
+	if err == nil && !bytes.Contains(b, []byte("NETKVLAB_NODE="+s.Node+"\x00")) {
+		err = errors.New("it is another process")
+	}
+	if err != nil {
+		return fmt.Errorf("look for the container's process %d on this host: %w: the engine must run on this host itself, %s", pid, err, wayOut)
+	}
+	return nil
+}
+
+// NetnsOf is where the kernel shows the namespace of the container's first process.
+func (r *Runtime) NetnsOf(a nodes.Agent) string { return fmt.Sprintf("/proc/%d/ns/net", a.PID) }
+
+// Alive reports whether that very agent still runs.
+func (r *Runtime) Alive(a nodes.Agent) (bool, error) { return nodes.Alive(a) }
+
+// Exec runs a command beside the agent, in its network namespace, with this host's
+// files: an agent's image has nothing to run.
+func (r *Runtime) Exec(ctx context.Context, s nodes.ExecSpec) (int, error) { return nodes.Exec(ctx, s) }
+
+// Stop removes an agent's container.
+func (r *Runtime) Stop(ctx context.Context, a nodes.Agent) error {
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
+	if err := r.removeOne(ctx, a.ID); err != nil {
+		return fmt.Errorf("stop agent %s: %w", a.Node, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if f := r.leashes[a.ID]; f != nil {
+		delete(r.leashes, a.ID)
+		return f.Close()
+	}
+	return nil
+}
+
+// LastWords is the end of what an agent has said, in one line, and how it ended.
+func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
+	text := r.lastWords(ctx, a.ID)
+	got, err := r.api.ContainerInspect(ctx, a.ID)
+	switch {
+	case err != nil || got.State == nil || got.State.Running:
+		return text
+	case got.State.OOMKilled:
+		return text + fmt.Sprintf(" (it went over its %d MiB of memory)", memoryLimit>>20)
+	}
+	return text + fmt.Sprintf(" (exit code %d)", got.State.ExitCode)
+}
+
+// logTail is how much of a log goes into a message.
+const logTail = 400
+
+func (r *Runtime) lastWords(ctx context.Context, id string) string {
+	logs, err := r.api.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	if err != nil {
+		return err.Error()
+	}
+	defer func() { _ = logs.Close() }() // only read from
+	var b bytes.Buffer
+	if _, err := stdcopy.StdCopy(&b, &b, logs); err != nil {
+		return err.Error()
+	}
+	text := strings.Join(strings.Fields(b.String()), " ")
+	switch {
+	case text == "":
+		return "(empty)"
+	case len(text) > logTail:
+		return "..." + text[len(text)-logTail:]
+	}
+	return text
+}
