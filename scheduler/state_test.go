@@ -57,7 +57,7 @@ func TestCountersNeverNegative(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 20_000 {
 		d, p, tier, n := rng.IntN(5)-1, rng.IntN(3)-1, rng.IntN(6)-1, rng.IntN(10_000)-10
-		switch rng.IntN(7) {
+		switch rng.IntN(8) {
 		case 0:
 			s.Begin(&scheduler.Request{Prefill: p, PromptTokens: n, OutputTokens: n}, scheduler.Decision{Decode: d, Tier: tier, HitTokens: n / 2})
 		case 1:
@@ -72,6 +72,8 @@ func TestCountersNeverNegative(t *testing.T) {
 			s.SetFree(d, int64(n)*1e8)
 		case 6:
 			s.SetAlive(d, n%2 == 0)
+		case 7:
+			s.Arrived(d, n)
 		}
 		for d := range 3 {
 			require.GreaterOrEqual(t, s.Queued(d), 0)
@@ -111,6 +113,25 @@ func TestALifeOfARequest(t *testing.T) {
 	assert.Equal(t, 1, mustPick(t, "netkv-full", s, r).Decode)
 	s.SetAlive(0, true)
 	assert.Equal(t, 0, mustPick(t, "netkv-full", s, r).Decode)
+}
+
+func TestARequestOfAnotherSchedulerCountsFromItsArrival(t *testing.T) {
+	t.Parallel()
+	s := mustState(t, options(2, 3))
+	require.True(t, s.Arrived(1, 4000))
+	assert.False(t, s.Arrived(2, 4000), "no such instance")
+	assert.Equal(t, []int{1, 0, 0}, []int{s.Queued(1), s.Batch(1), s.InFlight(3, 0)}, "its transfer was never in flight here")
+	assert.Equal(t, int64(100e9), s.Free(1), "memory is the instance's to report")
+	r := &scheduler.Request{PromptTokens: 4000}
+	for _, name := range []string{"least-loaded", "dynamo", "cla", "llmd"} {
+		assert.Equal(t, 0, mustPick(t, name, s, r).Decode, name)
+	}
+	require.True(t, s.Admitted(1, 4000))
+	assert.Equal(t, []int{0, 1}, []int{s.Queued(1), s.Batch(1)})
+	require.True(t, s.Finished(1, 4000))
+	require.True(t, s.Arrived(1, 4000))
+	require.True(t, s.Abandoned(1, 4000))
+	assert.Equal(t, []int{0, 0}, []int{s.Queued(1), s.Batch(1)})
 }
 
 func TestMemoryFilter(t *testing.T) {

@@ -149,10 +149,10 @@ func decodeEvent(e engine.DecodeEvent) *control.Event {
 }
 
 // twinScenario is the paper's cluster with so few requests that transfers never meet.
-func twinScenario(t *testing.T) *scenarios.Scenario {
+func twinScenario(t *testing.T, more ...string) *scenarios.Scenario {
 	t.Helper()
-	s, err := scenarios.Load("paper-64gpu", "workload.synthetic.requests=25", "workload.synthetic.rate=0.005/s",
-		"workload.synthetic.output.mean=20", "workload.synthetic.prefix.groups=2", "transfer.streams=1", "scale.rate=1")
+	s, err := scenarios.Load("paper-64gpu", append(more, "workload.synthetic.requests=25", "workload.synthetic.rate=0.005/s",
+		"workload.synthetic.output.mean=20", "workload.synthetic.prefix.groups=2", "transfer.streams=1", "scale.rate=1")...)
 	require.NoError(t, err)
 	return s
 }
@@ -161,22 +161,38 @@ func twinScenario(t *testing.T) *scenarios.Scenario {
 // flow world with networks of equal behaviour and expects equal decisions and records.
 func TestTheSameControlPlaneRunsInBothWorlds(t *testing.T) {
 	for _, policy := range []string{"rr", "random", "cla", "llmd", "dynamo", "netkv-topo", "netkv-full"} {
+		t.Run(policy, func(t *testing.T) { sameInBothWorlds(t, twinScenario(t), policy) })
+	}
+}
+
+func TestTenantsDecideAlikeInBothWorlds(t *testing.T) {
+	for _, policy := range []string{"rr", "cla", "netkv-full"} {
 		t.Run(policy, func(t *testing.T) {
-			s := twinScenario(t)
-			plan, err := fabric.New(s, s.Scale)
-			require.NoError(t, err)
-			reqs, _, err := workload.Generate(s, 1)
-			require.NoError(t, err)
-			want := inFlowWorld(t, s, plan, policy, reqs)
-			var got []results.Record
-			synctest.Test(t, func(t *testing.T) { got = inPacketWorld(t, s, plan, policy, reqs) })
-			require.Len(t, got, len(want))
-			for i := range want {
-				want[i].Streams, got[i].Streams = nil, nil // scripted agents report none
-				assert.Equal(t, want[i], got[i], "request %d", i)
+			seen := map[int]bool{}
+			for _, r := range sameInBothWorlds(t, twinScenario(t, "workload.tenants=3"), policy) {
+				seen[r.Tenant] = true
 			}
+			assert.Equal(t, map[int]bool{1: true, 2: true, 3: true}, seen)
 		})
 	}
+}
+
+// sameInBothWorlds plays a policy in both and returns the records, which must be equal.
+func sameInBothWorlds(t *testing.T, s *scenarios.Scenario, policy string) []results.Record {
+	t.Helper()
+	plan, err := fabric.New(s, s.Scale)
+	require.NoError(t, err)
+	reqs, _, err := workload.Generate(s, 1)
+	require.NoError(t, err)
+	want := inFlowWorld(t, s, plan, policy, reqs)
+	var got []results.Record
+	synctest.Test(t, func(t *testing.T) { got = inPacketWorld(t, s, plan, policy, reqs) })
+	require.Len(t, got, len(want))
+	for i := range want {
+		want[i].Streams, got[i].Streams = nil, nil // scripted agents report none
+		assert.Equal(t, want[i], got[i], "request %d", i)
+	}
+	return got
 }
 
 func trialOf(policy string) trials.Trial {

@@ -263,6 +263,42 @@ func TestDrawsAreSpreadEvenly(t *testing.T) {
 	}
 }
 
+func TestTenantsAreDrawnEvenlyFromAStreamOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	s := ragLike()
+	s.Workload.Synthetic.Requests = 20_000
+	whole, _ := generate(t, s, 1)
+	assert.False(t, slices.ContainsFunc(whole, func(r Request) bool { return r.Tenant != 0 }), "without the key there is one")
+	halves := make([]int, len(whole))
+	for _, tenants := range []int{1, 2, 4, 8, 3, 64} {
+		s.Workload.Tenants = tenants
+		reqs, _ := generate(t, s, 1)
+		assert.Equal(t, digest(whole), digest(reqs), "all else stays as it was")
+		counts := make([]int, tenants)
+		for i, r := range reqs {
+			counts[r.Tenant]++
+			switch tenants {
+			case 2:
+				halves[i] = r.Tenant
+			case 4, 8:
+				assert.Equal(t, halves[i], r.Tenant%2, "a half is split, not dealt anew")
+			}
+		}
+		for i, c := range counts {
+			assert.InDelta(t, 20_000/tenants, c, 5*math.Sqrt(20_000/float64(tenants)), "tenant %d of %d", i, tenants)
+		}
+	}
+	s.Workload.Tenants = 2
+	other, _ := generate(t, s, 2)
+	same := 0
+	for i := range other {
+		if other[i].Tenant == halves[i] {
+			same++
+		}
+	}
+	assert.InDelta(t, 10_000, same, 500, "another seed draws anew")
+}
+
 func TestImpossibleScenariosAreErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
