@@ -39,8 +39,10 @@ type Scenario struct {
 	SLO SLO `yaml:"slo"`
 	// How the cluster is mapped onto this host.
 	Scale Scale `yaml:"scale"`
-	// Where agents run: bare processes in namespaces, or docker containers (not in this version).
+	// Where agents run: as processes in namespaces, or as Docker containers in the same ones.
 	Runtime string `yaml:"runtime" enum:"process|docker"`
+	// What runs on the instances.
+	Nodes Nodes `yaml:"nodes,omitempty"`
 	// What ends a run by itself.
 	Limits Limits `yaml:"limits"`
 
@@ -48,6 +50,12 @@ type Scenario struct {
 	// scenario file's folder, or the current one for an embedded scenario. Load
 	// makes those names absolute and reads the weights, so only users of Parse need it (see Resolve).
 	Dir string `yaml:"-"`
+}
+
+// Nodes say what runs on the instances.
+type Nodes struct {
+	// Container image of an agent of your own, for prefill and decode instances under runtime docker; it must be on the host, none is pulled. It speaks the protocol of docs/agent-protocol.md. Left out: netkvlab's own agent.
+	Image string `yaml:"image,omitempty" pattern:"^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$" patternDoc:"an image's name, as in docker run"`
 }
 
 // Topology is a three-layer fat-tree: instances under top-of-rack switches,

@@ -61,6 +61,9 @@ func (s *Scenario) check(f *faults, derive bool) {
 	}
 	s.checkPolicies(f)
 	s.checkSeeds(f)
+	if f.clean("nodes", "runtime") && s.Nodes.Image != "" && s.Runtime != RuntimeDocker {
+		f.addf("nodes.image", "needs runtime: docker, got runtime: %s", s.Runtime)
+	}
 	if f.clean("transfer.dscp", "background.dscp") && s.Transfer.DSCP == s.Background.DSCP {
 		f.addf("background.dscp", "is %d like transfer.dscp, so the two kinds of traffic cannot be told apart; choose another", s.Background.DSCP)
 	}

@@ -29,7 +29,7 @@ that is not marked as the lab's.`,
 			defer opt.Progress.Close()
 			names := args
 			if all {
-				if names, err = lab.All(opt); err != nil {
+				if names, err = lab.All(cmd.Context(), opt); err != nil {
 					return err
 				}
 			}
@@ -54,6 +54,13 @@ that is not marked as the lab's.`,
 	return cmd
 }
 
+func containersText(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d containers, ", n)
+}
+
 func (a *app) printRemoved(removed []lab.Removed) error {
 	if a.output == "json" {
 		return a.printJSON(removed)
@@ -62,7 +69,7 @@ func (a *app) printRemoved(removed []lab.Removed) error {
 		if r.Nothing {
 			fmt.Fprintf(a.stdout, "%s: nothing to remove\n", r.Lab)
 		} else {
-			fmt.Fprintf(a.stdout, "%s: removed %d namespaces, ended %d processes\n", r.Lab, r.Namespaces, r.Processes)
+			fmt.Fprintf(a.stdout, "%s: removed %d namespaces, %sended %d processes\n", r.Lab, r.Namespaces, containersText(r.Containers), r.Processes)
 		}
 		for _, n := range r.Notes {
 			fmt.Fprintf(a.stdout, "  %s\n", n)

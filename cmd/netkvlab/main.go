@@ -50,6 +50,11 @@ func agentArgs(argv []string) ([]string, bool) {
 func agentMain(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
 	defer stop()
+	ctx, err := leashedByFile(ctx, os.Getenv(leashFileEnv))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kvagent:", err)
+		return exitFailed
+	}
 	if err := kvagent.Main(ctx, args, os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "kvagent:", err)
 		return exitFailed

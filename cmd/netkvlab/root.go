@@ -11,6 +11,8 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/nodes/docker"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // app is what all commands share; there is nothing global.
@@ -102,7 +104,8 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 	if err := lab.NeedRoot(); err != nil {
 		return lab.Options{}, err
 	}
-	rt, err := newRuntime(runtime)
+	engine := docker.NewEngine(os.Getenv)
+	rt, err := newRuntime(runtime, engine)
 	if err != nil {
 		return lab.Options{}, err
 	}
@@ -111,16 +114,16 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 		return lab.Options{}, fmt.Errorf("find this program's own file: %w", err)
 	}
 	return lab.Options{
-		Store: a.store, Runtime: rt, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
+		Store: a.store, Runtime: rt, Containers: engine, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
 	}, nil
 }
 
-func newRuntime(name string) (nodes.Runtime, error) {
+func newRuntime(name string, engine *docker.Engine) (nodes.Runtime, error) {
 	switch name {
-	case "", "process":
+	case "", scenarios.RuntimeProcess:
 		return nodes.NewProcess()
-	case "docker":
-		return nil, usagef("runtime docker is not part of this version: use --runtime process")
+	case scenarios.RuntimeDocker:
+		return docker.New(engine, version), nil
 	}
 	return nil, usagef("runtime: must be process or docker, got %q", name)
 }

@@ -50,6 +50,12 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 	}
 	f := newFabric(lab, plan, opt)
 	f.id = newID()
+	for node, path := range opt.Adopt {
+		if node < 0 || int(node) >= len(f.ns) {
+			return nil, fmt.Errorf("adopt %s: lab %s has no node %d", path, lab, node)
+		}
+		f.ns[node].adopt = path
+	}
 	for i := range f.ns {
 		path := filepath.Join(NetnsDir, f.ns[i].name)
 		if _, err := os.Lstat(path); err == nil {

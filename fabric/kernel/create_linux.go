@@ -95,7 +95,7 @@ func prepareFolder() error {
 	return nil
 }
 
-// createNamespace leaves the calling thread in a new namespace for a node.
+// createNamespace leaves the calling thread in a node's namespace, new or adopted.
 // The order matters: the file is what a journal announced, the mark is set
 // before the namespace gets its name, so no named namespace is ever unmarked.
 func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
@@ -109,14 +109,8 @@ func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
 	}
 	_ = unix.Close(fd)
 	ns.made.file = true
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("make namespace %s: %w", ns.name, err)
-	}
-	if ns.fd, err = unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open namespace %s: %w", ns.name, err)
-	}
-	if ns.conn, err = rtnl.Open(); err != nil {
-		return fmt.Errorf("namespace %s: %w", ns.name, err)
+	if err := ns.occupy(); err != nil {
+		return err
 	}
 	for _, s := range sysctls(n, f.features) {
 		if err := writeSysctl(s); err != nil {
@@ -135,6 +129,53 @@ func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
 	}
 	ns.made.mount = true
 	return nil
+}
+
+// occupy takes the calling thread into a new namespace, or into the one to be adopted,
+// and opens it.
+func (n *namespace) occupy() (err error) {
+	if n.adopt != "" {
+		if err = n.enterAdopted(); err != nil {
+			return fmt.Errorf("adopt %s as namespace %s: %w", n.adopt, n.name, err)
+		}
+	} else if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("make namespace %s: %w", n.name, err)
+	}
+	if n.fd, err = unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open namespace %s: %w", n.name, err)
+	}
+	if n.conn, err = rtnl.Open(); err != nil {
+		return fmt.Errorf("namespace %s: %w", n.name, err)
+	}
+	if n.adopt == "" {
+		return nil
+	}
+	alias, err := loAlias(n.conn)
+	if err == nil && alias != "" {
+		err = fmt.Errorf("its loopback interface carries the alias %q: somebody else works with it", alias)
+	}
+	if err != nil {
+		return fmt.Errorf("adopt %s as namespace %s: %w", n.adopt, n.name, err)
+	}
+	return nil
+}
+
+// enterAdopted enters a namespace that exists. The host's own is refused,
+// whatever path leads to it.
+func (n *namespace) enterAdopted() error {
+	fd, err := unix.Open(n.adopt, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var st, host unix.Stat_t
+	if err := errors.Join(unix.Fstat(fd, &st), unix.Stat("/proc/self/ns/net", &host)); err != nil {
+		return err
+	}
+	if st.Ino == host.Ino && st.Dev == host.Dev {
+		return errors.New("it is the host's own network")
+	}
+	return unix.Setns(fd, unix.CLONE_NEWNET)
 }
 
 // inUse explains who has a name.

@@ -17,6 +17,8 @@ type namespace struct {
 	node string
 	fd   int
 	conn *rtnl.Conn
+	// adopt is the path of a namespace that is to become this node's; empty: make one.
+	adopt string
 	// made is what this process created under the name, and so may undo.
 	made struct{ file, mount bool }
 }

@@ -342,10 +342,14 @@ func (f *Fabric) undo(ctx context.Context) error {
 	d := &doomed{byInode: map[uint64]string{}}
 	var files []string
 	var errs []error
+	others := map[string][]int{} // what is adopted lives on as long as its owner wants
 	for i := range f.ns {
 		ns := &f.ns[i]
 		switch {
 		case ns.made.mount:
+			if ns.adopt != "" {
+				others[ns.name] = []int{0}
+			}
 			fd := ns.fd
 			ns.fd = -1 // now d's
 			errs = append(errs, d.add(ns.name, fd))
@@ -354,6 +358,6 @@ func (f *Fabric) undo(ctx context.Context) error {
 		}
 		ns.close()
 	}
-	errs = append(errs, removeNames(files), d.release(ctx, nil))
+	errs = append(errs, removeNames(files), d.release(ctx, others))
 	return errors.Join(errs...)
 }

@@ -55,6 +55,12 @@ type Options struct {
 	// then also deletes empty plain files of these names. Names that are not
 	// LAB.NODE of the lab being removed are ignored.
 	Planned []string
+	// Adopt gives nodes the network namespaces that exist for them already, as the
+	// path of each: a container's, say. Apply names, marks and wires such a namespace
+	// where it is, instead of making one. Its owner must keep it alive until Apply
+	// has returned, and end it himself when Apply fails, which takes away the
+	// name and the links but cannot clear the rest.
+	Adopt map[fabric.NodeID]string
 	// Workers creates namespaces on so many threads; 0 means two.
 	Workers int
 	// NoHashSeed treats the kernel as one before Linux 6.11, without a seed of

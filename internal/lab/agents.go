@@ -60,10 +60,27 @@ func (l *Lab) startAgents(ctx context.Context) error {
 }
 
 func (l *Lab) spec(n *fabric.Node) nodes.Spec {
-	return nodes.Spec{
-		Lab: l.Name(), Node: n.Name, Netns: l.Fabric.NetnsPath(n.ID), Dir: l.opt.Store.agentDir(l.Name(), n.Name),
+	s := nodes.Spec{
+		Lab: l.Name(), Node: n.Name, Dir: l.opt.Store.agentDir(l.Name(), n.Name),
 		Executable: l.opt.Executable, Leash: l.opt.Leash,
+		NetAdmin: !everybodys(l.Scenario.Transfer.CongestionControl),
 	}
+	if l.Fabric != nil {
+		s.Netns = l.Fabric.NetnsPath(n.ID)
+	}
+	if n.Kind != fabric.KindBackground { // whose traffic is the emulation's, not the user's agent's
+		s.Image = l.Scenario.Nodes.Image
+	}
+	return s
+}
+
+// specs are those of all agents.
+func (l *Lab) specs() []nodes.Spec {
+	var out []nodes.Spec
+	for _, n := range l.agentNodes() {
+		out = append(out, l.spec(n))
+	}
+	return out
 }
 
 // connect dials every agent and checks that it speaks our protocol.
@@ -99,7 +116,7 @@ func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) 
 	if errors.Is(dead, errDead) {
 		err = dead
 	}
-	return nil, fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, tail(l.opt.Store.agentDir(l.Name(), a.Node)))
+	return nil, fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, l.lastWords(ctx, a))
 }
 
 // errDead says that an agent ended before it answered.
@@ -122,7 +139,20 @@ func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a 
 	}
 }
 
-// tail is the end of an agent's log, in one line.
+// lastWords is the end of an agent's log, in one line.
+func (l *Lab) lastWords(ctx context.Context, a nodes.Agent) string {
+	type teller interface {
+		LastWords(ctx context.Context, a nodes.Agent) string
+	}
+	if t, ok := l.opt.Runtime.(teller); ok {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		return t.LastWords(ctx, a)
+	}
+	return tail(l.opt.Store.agentDir(l.Name(), a.Node))
+}
+
+// tail is the end of a log in an agent's folder.
 func tail(dir string) string {
 	const most = 400
 	data, err := os.ReadFile(filepath.Join(dir, "agent.log"))

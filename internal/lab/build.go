@@ -24,6 +24,9 @@ type Options struct {
 	Runtime  nodes.Runtime
 	Progress *Progress
 	Version  string
+	// Containers are those of this host's engine, for removing and listing labs whoever
+	// made them; nil: there are none.
+	Containers Containers
 	// Executable is the static binary that agents run: this program.
 	Executable string
 	// Leash makes agents end with this process; without it a lab can stand by itself.
@@ -71,7 +74,7 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 	if l.flowPairs, err = flowPairs(s); err != nil {
 		return nil, err
 	}
-	if err := l.claim(); err != nil {
+	if err := l.claim(ctx); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -79,10 +82,7 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 			err = errors.Join(err, l.undo(ctx))
 		}
 	}()
-	if err := l.buildFabric(ctx); err != nil {
-		return nil, err
-	}
-	if err := l.startAgents(ctx); err != nil {
+	if err := l.raise(ctx); err != nil {
 		return nil, err
 	}
 	if err := l.connect(ctx); err != nil {
@@ -94,6 +94,42 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 	return l, l.setPhase(PhaseReady)
 }
 
+// raise makes fabric and agents: the fabric first, unless agents bring the namespaces
+// that it is to adopt.
+func (l *Lab) raise(ctx context.Context) error {
+	housing, ok := l.opt.Runtime.(nodes.Housing)
+	if !ok {
+		if err := l.buildFabric(ctx, nil); err != nil {
+			return err
+		}
+		return l.startAgents(ctx)
+	}
+	if err := housing.Prepare(ctx, l.specs()); err != nil {
+		return err
+	}
+	if err := l.startAgents(ctx); err != nil {
+		return err
+	}
+	adopt := make(map[fabric.NodeID]string, len(l.Agents))
+	for _, a := range l.Agents {
+		adopt[a.ID] = housing.NetnsOf(a.Agent)
+	}
+	if err := l.buildFabric(ctx, adopt); err != nil {
+		return errors.Join(err, l.firstDead(ctx))
+	}
+	return nil
+}
+
+// firstDead says which agent has ended, which explains what went wrong with the rest.
+func (l *Lab) firstDead(ctx context.Context) error {
+	for _, a := range l.Agents {
+		if alive, err := l.opt.Runtime.Alive(a.Agent); err == nil && !alive {
+			return fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, errDead, l.lastWords(ctx, a.Agent))
+		}
+	}
+	return nil
+}
+
 // undo removes a half-built lab, also when the context is what ended it.
 func (l *Lab) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
@@ -103,7 +139,7 @@ func (l *Lab) undo(ctx context.Context) error {
 }
 
 // claim makes the lab's folder and takes its lock, unless there is such a lab already.
-func (l *Lab) claim() error {
+func (l *Lab) claim(ctx context.Context) error {
 	store, name := l.opt.Store, l.Name()
 	lk, err := store.tryLock(name, true)
 	if err != nil {
@@ -116,6 +152,12 @@ func (l *Lab) claim() error {
 	if standing, err := kernel.Namespaces(name); err != nil || len(standing) > 0 {
 		if err == nil {
 			err = fmt.Errorf("lab %q has no state, but %d namespaces: remove it with `netkvlab down %s`", name, len(standing), name)
+		}
+		return errors.Join(err, store.removeDir(name), lk.release())
+	}
+	if n, err := l.opt.containers(ctx, name); err != nil || n > 0 {
+		if err == nil {
+			err = fmt.Errorf("lab %q has no state, but %d containers: remove it with `netkvlab down %s`", name, n, name)
 		}
 		return errors.Join(err, store.removeDir(name), lk.release())
 	}
@@ -151,10 +193,11 @@ func (l *Lab) setPhase(p Phase) error {
 	return l.opt.Store.save(l.state)
 }
 
-func (l *Lab) buildFabric(ctx context.Context) error {
+func (l *Lab) buildFabric(ctx context.Context, adopt map[fabric.NodeID]string) error {
 	l.opt.Progress.Phase("building %s: %d namespaces, %d links", l.Name(), len(l.Plan.Nodes), len(l.Plan.Links))
 	fab, err := kernel.Apply(ctx, l.Name(), l.Plan, kernel.Options{
 		Journal: func(names []string) error { return l.opt.Store.writeJournal(l.Name(), names) },
+		Adopt:   adopt,
 	})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,13 @@ func CongestionControl(name string) error {
 		return fmt.Errorf("this kernel has no %q (%w): choose one of those it has (%s) or load its module", name, err, strings.Join(CongestionControls(), ", "))
 	}
 	return nil
+}
+
+// everybodys reports whether the kernel gives a congestion control to sockets of any
+// user; others need CAP_NET_ADMIN.
+func everybodys(name string) bool {
+	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+	return name == "" || err == nil && slices.Contains(strings.Fields(string(text)), name)
 }
 
 // IsTerminal reports whether a person sees what is written to a file.

@@ -17,3 +17,5 @@ func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
+
+func everybodys(string) bool { return true }

@@ -32,8 +32,8 @@ func (i Info) Since() string {
 	return i.Created.Local().Format(time.DateTime)
 }
 
-// All names every lab: those with a folder and those that only the kernel knows.
-func All(opt Options) ([]string, error) {
+// All names every lab: those with a folder, and those that only the kernel or an engine knows.
+func All(ctx context.Context, opt Options) ([]string, error) {
 	names, err := opt.Store.Labs()
 	if err != nil {
 		return nil, err
@@ -43,13 +43,20 @@ func All(opt Options) ([]string, error) {
 		return nil, err
 	}
 	names = append(names, marked...)
+	if opt.Containers != nil {
+		labelled, err := opt.Containers.Labs(ctx)
+		if err != nil {
+			opt.Progress.Note("labs of which only containers are left are not listed: %v", err)
+		}
+		names = append(names, labelled...)
+	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
 
 // List describes every lab.
 func List(ctx context.Context, opt Options) ([]Info, error) {
-	names, err := All(opt)
+	names, err := All(ctx, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +84,7 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	info.Namespaces = len(spaces)
 	st, plan, _, err := read(opt.Store, name)
 	if err != nil {
-		if errors.Is(err, ErrNotUp) && len(spaces) == 0 {
+		if n, errCount := opt.containers(ctx, name); errors.Is(err, ErrNotUp) && len(spaces) == 0 && errCount == nil && n == 0 {
 			return info, fmt.Errorf("%w: `netkvlab ps` lists the labs", err)
 		}
 		info.Damage = append(info.Damage, err.Error(), fmt.Sprintf("remove it with `netkvlab down %s`", name))

@@ -19,8 +19,9 @@ import (
 type Removed struct {
 	Lab        string   `json:"lab"`
 	Namespaces int      `json:"namespaces"`
-	Processes  int      `json:"processes"`
-	Nothing    bool     `json:"nothing"` // there was no such lab
+	Containers int      `json:"containers"`
+	Processes  int      `json:"processes"` // beside those of containers
+	Nothing    bool     `json:"nothing"`   // there was no such lab
 	Notes      []string `json:"notes"`
 }
 
@@ -127,12 +128,15 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	if err != nil {
 		out.Notes = append(out.Notes, err.Error())
 	}
-	if _, err := opt.Store.Load(name); err != nil && !errors.Is(err, ErrNotUp) && !errors.Is(err, fs.ErrNotExist) {
+	st, err := opt.Store.Load(name)
+	if err != nil && !errors.Is(err, ErrNotUp) && !errors.Is(err, fs.ErrNotExist) {
 		out.Notes = append(out.Notes, fmt.Sprintf("%v; went by the kernel's state instead", err))
 	}
 	_, statErr := os.Stat(opt.Store.dir(name))
 	folder := statErr == nil
 
+	var errDock error
+	out.Containers, errDock = opt.removeContainers(ctx, name, st)
 	stopped, errProc := endProcesses(ctx, name)
 	out.Processes = len(stopped)
 	for _, p := range stopped {
@@ -145,10 +149,10 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	for _, f := range gone.Files {
 		out.Notes = append(out.Notes, fmt.Sprintf("removed %s, a namespace that was begun and never made", f))
 	}
-	if err := errors.Join(errProc, errNet); err != nil {
+	if err := errors.Join(errDock, errProc, errNet); err != nil {
 		return out, fmt.Errorf("remove lab %q: %w", name, err)
 	}
-	out.Nothing = !folder && out.Namespaces == 0 && out.Processes == 0 && len(gone.Files) == 0
+	out.Nothing = !folder && out.Namespaces == 0 && out.Containers == 0 && out.Processes == 0 && len(gone.Files) == 0
 	return out, opt.Store.removeDir(name)
 }
 
