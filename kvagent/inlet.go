@@ -17,14 +17,16 @@ import (
 // acceptPause keeps a listener that cannot accept from spinning.
 const acceptPause = 5 * time.Millisecond
 
-// counters are an agent's byte counts; safe for concurrent use.
+// counters are what an agent counts from Configure on; safe for concurrent use.
 type counters struct {
 	in, out                     atomic.Int64 // payload of transfers
 	backgroundIn, backgroundOut atomic.Int64 // payload of background traffic
+	busy, limited               atomic.Int64 // ns in which senders had data, and lacked buffer for it
+	late                        atomic.Int64 // ns, the worst of the sessions that have ended
 }
 
 func (c *counters) reset() {
-	for _, v := range []*atomic.Int64{&c.in, &c.out, &c.backgroundIn, &c.backgroundOut} {
+	for _, v := range []*atomic.Int64{&c.in, &c.out, &c.backgroundIn, &c.backgroundOut, &c.busy, &c.limited, &c.late} {
 		v.Store(0)
 	}
 }
@@ -32,6 +34,7 @@ func (c *counters) reset() {
 func (c *counters) report(out *control.StatusResponse) {
 	out.BytesIn, out.BytesOut = c.in.Load(), c.out.Load()
 	out.BackgroundBytesIn, out.BackgroundBytesOut = c.backgroundIn.Load(), c.backgroundOut.Load()
+	out.SendBusyNs, out.SendBufferLimitedNs, out.TimerLatenessNs = c.busy.Load(), c.limited.Load(), c.late.Load()
 }
 
 // inlet is the listening side of the data plane: one listener a NIC and the

@@ -20,8 +20,8 @@ type sender struct {
 	alarms *alarms
 	pool   *pool
 	emit   func(*control.Event)
-	sent   *atomic.Int64 // payload bytes written, of the agent
-	chunk  []byte        // the shared payload: written over and over, it stays in the cache
+	tally  *counters
+	chunk  []byte // the shared payload: written over and over, it stays in the cache
 
 	mu     sync.Mutex
 	active map[transferKey]context.CancelCauseFunc
@@ -241,6 +241,8 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	if err != nil { // it died after the acknowledgement: the stream is complete all the same
 		after = before
 	}
+	s.tally.busy.Add(int64(after.busy - before.busy))
+	s.tally.limited.Add(int64(after.limited - before.limited))
 	return &control.StreamReport{
 		SourcePort: uint32(l.from.Port()), Nic: o.specs[i].GetNic(), Path: o.specs[i].GetPath(), Bytes: f.bytes,
 		FirstPaperNs: int64(first), LastPaperNs: int64(last),
@@ -329,7 +331,7 @@ func (w *payloadWriter) upTo(limit int64) error {
 		}
 		w.written += int64(len(piece))
 		w.o.done.Add(int64(len(piece)))
-		w.s.sent.Add(int64(len(piece)))
+		w.s.tally.out.Add(int64(len(piece)))
 	}
 	return nil
 }

@@ -27,7 +27,12 @@ type session struct {
 	background *background
 
 	cancel context.CancelFunc
+	pulsed chan struct{} // closed when the pulse has ended
 }
+
+// pulse is how often an agent looks whether it still runs: one that was stopped, or had
+// no CPU, while no timer of its engine was due would not know.
+const pulse = 100 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
 
@@ -49,8 +54,10 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	s.driver = newDriver(inst, s.clock, s.alarms, s.out.put)
 
 	ctx, s.cancel = context.WithCancel(ctx)
+	s.pulsed = make(chan struct{})
+	go s.feel(ctx)
 	s.sender = &sender{
-		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, sent: &s.plane.count.out,
+		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, tally: s.plane.count,
 		chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{}, ctx: ctx,
 	}
 	s.receiver = newReceiver(s.cfg, s.clock, s.plane.count)
@@ -59,6 +66,14 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	s.background = &background{cfg: s.cfg, clock: s.clock, alarms: s.alarms, emit: s.out.put, sent: &s.plane.count.backgroundOut, ctx: ctx}
 	s.out.put(&control.Event{AtPaperNs: int64(s.clock.now()), Event: &control.Event_Started{Started: &control.Started{}}})
 	return nil
+}
+
+// feel keeps an alarm pending, whose lateness is measured like any other's.
+func (s *session) feel(ctx context.Context) {
+	defer close(s.pulsed)
+	for s.alarms.sleepUntil(ctx, monotonic()+int64(pulse)) == nil {
+		// being woken is all there is to do
+	}
 }
 
 // close aborts everything in progress, without events, and joins it.
@@ -74,6 +89,9 @@ func (s *session) close() {
 	s.receiver.close()
 	s.driver.close()
 	s.alarms.close()
+	<-s.pulsed
+	late := &s.plane.count.late
+	late.Store(max(late.Load(), s.alarms.lateness()))
 }
 
 // handle executes a command. What goes wrong with a request is an event; an
@@ -194,7 +212,7 @@ func (s *session) failed(k transferKey, err error, bytes int64) {
 // status adds the session's occupancy.
 func (s *session) status(out *control.StatusResponse) {
 	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.count())
-	out.TimerLatenessNs = s.alarms.lateness()
+	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness())
 	var once sync.WaitGroup
 	once.Add(1)
 	asked := s.driver.do(0, func(time.Duration) {

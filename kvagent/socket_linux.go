@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -120,6 +121,9 @@ type tcpStats struct {
 	retransmits  uint32 // segments, since the connection began
 	minRTT       uint32 // microseconds
 	deliveryRate uint64 // bytes a second
+	// busy is how long there was data to send, limited how much of that the sender's
+	// buffer was full or the receiver had announced no room.
+	busy, limited time.Duration
 }
 
 func readTCPStats(rc syscall.RawConn) (tcpStats, error) {
@@ -133,5 +137,9 @@ func readTCPStats(rc syscall.RawConn) (tcpStats, error) {
 	if serr != nil {
 		return tcpStats{}, fmt.Errorf("read TCP_INFO: %w", serr)
 	}
-	return tcpStats{retransmits: info.Total_retrans, minRTT: info.Min_rtt, deliveryRate: info.Delivery_rate}, nil
+	const us = uint64(time.Microsecond)
+	return tcpStats{
+		retransmits: info.Total_retrans, minRTT: info.Min_rtt, deliveryRate: info.Delivery_rate,
+		busy: time.Duration(info.Busy_time * us), limited: time.Duration((info.Rwnd_limited + info.Sndbuf_limited) * us),
+	}, nil
 }

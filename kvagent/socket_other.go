@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"syscall"
+	"time"
 )
 
 type socketOptions struct {
@@ -32,6 +33,8 @@ type tcpStats struct {
 	retransmits  uint32
 	minRTT       uint32
 	deliveryRate uint64
+	busy         time.Duration
+	limited      time.Duration
 }
 
 func readTCPStats(syscall.RawConn) (tcpStats, error) { return tcpStats{}, errNotLinux }

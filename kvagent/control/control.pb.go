@@ -2489,11 +2489,15 @@ type StatusResponse struct {
 	BytesIn            int64                  `protobuf:"varint,13,opt,name=bytes_in,json=bytesIn,proto3" json:"bytes_in,omitempty"`
 	BytesOut           int64                  `protobuf:"varint,14,opt,name=bytes_out,json=bytesOut,proto3" json:"bytes_out,omitempty"`
 	CongestionControl  string                 `protobuf:"bytes,15,opt,name=congestion_control,json=congestionControl,proto3" json:"congestion_control,omitempty"`    // in force, read back from a socket
-	TimerLatenessNs    int64                  `protobuf:"varint,16,opt,name=timer_lateness_ns,json=timerLatenessNs,proto3" json:"timer_lateness_ns,omitempty"`       // the worst of the session, real time
+	TimerLatenessNs    int64                  `protobuf:"varint,16,opt,name=timer_lateness_ns,json=timerLatenessNs,proto3" json:"timer_lateness_ns,omitempty"`       // the worst since Configure, real time; a pulse finds times at which the agent stood still
 	BackgroundBytesIn  int64                  `protobuf:"varint,17,opt,name=background_bytes_in,json=backgroundBytesIn,proto3" json:"background_bytes_in,omitempty"` // payload, since Configure
 	BackgroundBytesOut int64                  `protobuf:"varint,18,opt,name=background_bytes_out,json=backgroundBytesOut,proto3" json:"background_bytes_out,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// Of transfers that were acknowledged since Configure: how long their connections had data to send, and how much of
+	// that they waited for room in a socket's buffer, the sender's or the receiver's (TCP_INFO), real time.
+	SendBusyNs          int64 `protobuf:"varint,19,opt,name=send_busy_ns,json=sendBusyNs,proto3" json:"send_busy_ns,omitempty"`
+	SendBufferLimitedNs int64 `protobuf:"varint,20,opt,name=send_buffer_limited_ns,json=sendBufferLimitedNs,proto3" json:"send_buffer_limited_ns,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -2648,6 +2652,20 @@ func (x *StatusResponse) GetBackgroundBytesIn() int64 {
 func (x *StatusResponse) GetBackgroundBytesOut() int64 {
 	if x != nil {
 		return x.BackgroundBytesOut
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSendBusyNs() int64 {
+	if x != nil {
+		return x.SendBusyNs
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetSendBufferLimitedNs() int64 {
+	if x != nil {
+		return x.SendBufferLimitedNs
 	}
 	return 0
 }
@@ -2829,7 +2847,7 @@ const file_control_proto_rawDesc = "" +
 	"\x06stored\x18\x01 \x03(\x06R\x06stored\x12\x18\n" +
 	"\aevicted\x18\x02 \x03(\x06R\aevicted\x12(\n" +
 	"\x10free_paper_bytes\x18\x03 \x01(\x03R\x0efreePaperBytes\"\x0f\n" +
-	"\rStatusRequest\"\xd9\x05\n" +
+	"\rStatusRequest\"\xb0\x06\n" +
 	"\x0eStatusResponse\x12+\n" +
 	"\x04role\x18\x01 \x01(\x0e2\x17.netkvlab.agent.v1.RoleR\x04role\x12'\n" +
 	"\x0fprefill_waiting\x18\x02 \x01(\x05R\x0eprefillWaiting\x12'\n" +
@@ -2849,7 +2867,10 @@ const file_control_proto_rawDesc = "" +
 	"\x12congestion_control\x18\x0f \x01(\tR\x11congestionControl\x12*\n" +
 	"\x11timer_lateness_ns\x18\x10 \x01(\x03R\x0ftimerLatenessNs\x12.\n" +
 	"\x13background_bytes_in\x18\x11 \x01(\x03R\x11backgroundBytesIn\x120\n" +
-	"\x14background_bytes_out\x18\x12 \x01(\x03R\x12backgroundBytesOut*g\n" +
+	"\x14background_bytes_out\x18\x12 \x01(\x03R\x12backgroundBytesOut\x12 \n" +
+	"\fsend_busy_ns\x18\x13 \x01(\x03R\n" +
+	"sendBusyNs\x123\n" +
+	"\x16send_buffer_limited_ns\x18\x14 \x01(\x03R\x13sendBufferLimitedNs*g\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fROLE_PREFILL\x10\x01\x12\x0f\n" +
