@@ -146,6 +146,20 @@ func (t *Table) Change(labels []string, policy, baseline, metric string, factor 
 	return flowrun.Mean(v)
 }
 
+// Ratio is a policy's metric in one cell over the same in another, paired by seed.
+func (t *Table) Ratio(labels, base []string, policy, metric string) (mean, ci float64) {
+	var v []float64
+	k, b := key(labels, policy), key(base, policy)
+	for _, s := range t.seeds[k] {
+		x, ok := t.values[k][s][metric]
+		y, ok2 := t.values[b][s][metric]
+		if ok && ok2 && y != 0 {
+			v = append(v, x/y)
+		}
+	}
+	return flowrun.Mean(v)
+}
+
 // packet is the packet world's figure of a cell, NaN where it was not run.
 func (d *Data) packet(table string, labels []string, policy, metric string) float64 {
 	if v, ok := d.Packet.Cells[PacketKey(table, labels, policy, metric)]; ok {
@@ -163,6 +177,6 @@ func PacketKey(table string, labels []string, policy, metric string) string {
 func Sweeps() []string {
 	return []string{
 		"paper-table2", "paper-table3", "paper-table4", "paper-table5", "paper-fig1", "paper-fig2", "paper-fig3",
-		"open-placement", "open-compression", "open-streams", "open-pipelining",
+		"open-placement", "open-compression", "open-streams", "open-pipelining", "open-tenants", "open-tenants-unseparated",
 	}
 }

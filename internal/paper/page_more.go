@@ -154,8 +154,7 @@ func open(b *strings.Builder, d *Data) {
 	ours("KV compression.", "At which number format does the network stop to matter? Load in per cent of Table II's.", "open-compression", "format, load", false)
 	ours("Streams a transfer.", "Not the paper's question, but the parameter that moves its gain most.", "open-streams", "streams, load", false)
 	ours("Pipelined transfer.", "After the prefill (the paper's), by chunk of 2,048 tokens or by layer while it computes; transfer is what is left after the prefill.", "open-pipelining", "overlap, load", false)
-	b.WriteString("**Two tenants that decide independently.** Not answered: a trial has one controller with one scheduler state. Two of them on one fabric need trials with several\n" +
-		"drivers, each with its own counters; that is a change of the controller and of both worlds, and half of it would only look like an answer.\n\n")
+	tenants(b, d)
 }
 
 // directions counts the predicted rows in which the same policy is faster as in the paper.

@@ -83,6 +83,42 @@ func TestTheFitMeetsTheRowsItWasMadeFrom(t *testing.T) {
 	}
 }
 
+// What the page says of tenants in words, beside the figures that it fills in.
+func TestThePricesOfTenantsAreAsThePageSays(t *testing.T) {
+	t.Parallel()
+	d := readDocs(t)
+	for _, load := range tenantLoads {
+		for _, n := range tenantCounts[1:] {
+			cla, ci := d.price(tenantsTable, n, load, "cla*", "transfer_mean")
+			full, fullCI := d.price(tenantsTable, n, load, "netkv-full", "transfer_mean")
+			assert.Greater(t, cla+ci, 1.0, "%s, %s tenants: load has a price", load, n)
+			assert.Less(t, full-fullCI, 1.0, "%s, %s tenants: the count has none", load, n)
+			if load == tightLoad {
+				continue
+			}
+			for table, policy := range map[string]string{tenantsTable: "netkv-topo", unseparatedTable: "netkv-full"} {
+				p, _ := d.price(table, n, load, policy, "transfer_mean")
+				assert.InDelta(t, 1, p, 1e-6, "%s, %s tenants, %s of %s", load, n, policy, table)
+			}
+		}
+	}
+	for policy, below := range map[string]bool{"cla*": false, "rr": false, "netkv-full": true} {
+		p, ci := d.price(tenantsTable, "8", topLoad, policy, "transfer_mean")
+		assert.Greater(t, math.Abs(p-1), ci, policy)
+		assert.Equal(t, below, p < 1, policy)
+	}
+	for policy, want := range map[string]float64{"cla*": 1.5, "netkv-topo": 1, "netkv-full": 1} {
+		p, _ := d.price(tenantsTable, "8", tightLoad, policy, "ttft_mean")
+		assert.InDelta(t, want, p, 0.05, policy)
+	}
+	far := func(n, policy string) float64 {
+		v, _ := d.Tables[tenantsTable].Mean([]string{n, topLoad}, policy, "tier3")
+		return v
+	}
+	assert.Greater(t, far("1", "netkv-full"), far("8", "netkv-full"))
+	assert.Greater(t, far("8", "netkv-full"), far("8", "netkv-topo"))
+}
+
 func TestEveryTrialOfThePageCompleted(t *testing.T) {
 	t.Parallel()
 	for name, table := range readDocs(t).Tables {
