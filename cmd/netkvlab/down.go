@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -43,6 +44,9 @@ that is not marked as the lab's.`,
 				}
 				removed = append(removed, r)
 			}
+			if all {
+				errs = append(errs, a.dropImages(cmd.Context(), opt))
+			}
 			opt.Progress.Close()
 			if len(removed) > 0 || len(errs) == 0 {
 				errs = append(errs, a.printRemoved(removed))
@@ -52,6 +56,15 @@ that is not marked as the lab's.`,
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host")
 	return cmd
+}
+
+// dropImages removes the agent images: with --all nothing of netkvlab is to stay on the host.
+func (a *app) dropImages(ctx context.Context, opt lab.Options) error {
+	images, err := opt.Containers.RemoveImages(ctx)
+	for _, ref := range images {
+		opt.Progress.Note("removed image %s", ref)
+	}
+	return err
 }
 
 func containersText(n int) string {

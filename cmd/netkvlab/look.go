@@ -20,33 +20,73 @@ func (a *app) printJSON(v any) error {
 
 func (a *app) psCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "ps",
-		Short: "List the labs on this host",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Use:   "ps [LAB]",
+		Short: "List the labs on this host, or the agents of one",
+		Long: `Lists the labs on this host with what their agents use, or the agents of one lab.
+Memory is resident, CPU time since the agent began; of a container it is the first process's.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
 			opt, err := a.labOptions("", false)
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 {
+				info, err := lab.Look(cmd.Context(), args[0], opt)
+				if err != nil {
+					return err
+				}
+				return a.printMembers(info)
 			}
 			infos, err := lab.List(cmd.Context(), opt)
 			if err != nil {
 				return err
 			}
-			if a.output == "json" {
-				return a.printJSON(infos)
-			}
-			w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
-			fmt.Fprintln(w, "LAB\tSTATUS\tRUNTIME\tNAMESPACES\tAGENTS\tSINCE")
-			for _, i := range infos {
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\n", i.Lab, i.Status, i.Runtime, i.Namespaces, i.Agents, i.Since())
-				for _, d := range i.Damage {
-					fmt.Fprintf(w, "\t  %s\n", d)
-				}
-			}
-			return w.Flush()
+			return a.printLabs(infos)
 		},
 	}
 }
+
+func (a *app) printLabs(infos []lab.Info) error {
+	if a.output == "json" {
+		return a.printJSON(infos)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "LAB\tSTATUS\tRUNTIME\tNAMESPACES\tAGENTS\tMEMORY\tCPU\tSINCE")
+	for _, i := range infos {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n",
+			i.Lab, i.Status, i.Runtime, i.Namespaces, i.Agents, mib(i.MemoryBytes), seconds(i.CPUSeconds), i.Since())
+		for _, d := range i.Damage {
+			fmt.Fprintf(w, "\t  %s\n", d)
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) printMembers(info lab.Info) error {
+	if a.output == "json" {
+		return a.printJSON(info)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "NODE\tRUNTIME\tID\tPID\tMEMORY\tCPU")
+	for _, m := range info.Members {
+		id, used := "-", mib(m.MemoryBytes)
+		if m.ID != "" {
+			id = m.ID[:min(12, len(m.ID))]
+		}
+		if !m.Alive {
+			used = "dead"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\n", m.Node, info.Runtime, id, m.PID, used, seconds(m.CPUSeconds))
+	}
+	for _, d := range info.Damage {
+		fmt.Fprintf(w, "damaged: %s\n", d)
+	}
+	return w.Flush()
+}
+
+func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
 
 func (a *app) inspectCommand() *cobra.Command {
 	return &cobra.Command{

@@ -18,6 +18,8 @@ type Containers interface {
 	// Remove takes a lab's containers away and says how many. With unsure set, some may
 	// still be on their way.
 	Remove(ctx context.Context, lab string, unsure bool) (int, error)
+	// RemoveImages deletes the agent images that no container uses and names them.
+	RemoveImages(ctx context.Context) ([]string, error)
 }
 
 var _ Containers = (*docker.Engine)(nil)

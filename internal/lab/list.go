@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/nodes"
 )
 
 // Info is one line of `netkvlab ps`.
@@ -15,13 +16,45 @@ type Info struct {
 	Lab string `json:"lab"`
 	// Status: building, ready, running, removing; left (its process died), damaged
 	// (parts are missing) or unknown (no readable state).
-	Status     string    `json:"status"`
-	Runtime    string    `json:"runtime,omitempty"`
-	Namespaces int       `json:"namespaces"`
-	Agents     int       `json:"agents"`
-	Created    time.Time `json:"created,omitzero"`
-	OwnerPID   int       `json:"owner_pid,omitempty"`
-	Damage     []string  `json:"damage"`
+	Status     string `json:"status"`
+	Runtime    string `json:"runtime,omitempty"`
+	Namespaces int    `json:"namespaces"`
+	Agents     int    `json:"agents"`
+	// MemoryBytes and CPUSeconds are what all agents use and have used.
+	MemoryBytes int64       `json:"memory_bytes"`
+	CPUSeconds  float64     `json:"cpu_seconds"`
+	Created     time.Time   `json:"created,omitzero"`
+	OwnerPID    int         `json:"owner_pid,omitempty"`
+	Damage      []string    `json:"damage"`
+	Members     []AgentInfo `json:"members"`
+}
+
+// AgentInfo is one line of `netkvlab ps LAB`.
+type AgentInfo struct {
+	Node string `json:"node"`
+	// ID is the container's, where the agent is in one.
+	ID  string `json:"id,omitempty"`
+	PID int    `json:"pid"`
+	// MemoryBytes are resident, of the agent's first process, as is CPUSeconds, user
+	// and system, since it began; both are zero when it is dead.
+	MemoryBytes int64   `json:"memory_bytes"`
+	CPUSeconds  float64 `json:"cpu_seconds"`
+	Alive       bool    `json:"alive"`
+}
+
+// measure asks the kernel what a lab's agents use, the same way for every runtime.
+func (i *Info) measure(agents []nodes.Agent) {
+	for _, a := range agents {
+		m := AgentInfo{Node: a.Node, ID: a.ID, PID: a.PID}
+		if alive, err := nodes.Alive(a); err == nil && alive {
+			if u, err := nodes.UsageOf(a.PID); err == nil { // else it has just ended
+				m.Alive, m.MemoryBytes, m.CPUSeconds = true, u.ResidentBytes, u.CPU.Seconds()
+			}
+		}
+		i.Members = append(i.Members, m)
+		i.MemoryBytes += m.MemoryBytes
+		i.CPUSeconds += m.CPUSeconds
+	}
 }
 
 // Since tells when the lab was made, in local time.
@@ -73,7 +106,7 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 
 // Look describes one lab. Only a lab that does not exist at all is an error.
 func Look(ctx context.Context, name string, opt Options) (Info, error) {
-	info := Info{Lab: name, Status: "unknown", Damage: []string{}}
+	info := Info{Lab: name, Status: "unknown", Damage: []string{}, Members: []AgentInfo{}}
 	if err := checkName(name); err != nil {
 		return info, err
 	}
@@ -84,13 +117,18 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	info.Namespaces = len(spaces)
 	st, plan, _, err := read(opt.Store, name)
 	if err != nil {
-		if n, errCount := opt.containers(ctx, name); errors.Is(err, ErrNotUp) && len(spaces) == 0 && errCount == nil && n == 0 {
+		n, errCount := opt.containers(ctx, name)
+		if n > 0 {
+			info.Damage = append(info.Damage, fmt.Sprintf("%d containers are left of it", n))
+		}
+		if errors.Is(err, ErrNotUp) && len(spaces) == 0 && errCount == nil && n == 0 {
 			return info, fmt.Errorf("%w: `netkvlab ps` lists the labs", err)
 		}
 		info.Damage = append(info.Damage, err.Error(), fmt.Sprintf("remove it with `netkvlab down %s`", name))
 		return info, nil
 	}
 	info.Runtime, info.Agents, info.Created, info.OwnerPID = st.Runtime, len(st.Agents), st.Created, st.Owner.PID
+	info.measure(st.Agents)
 	info.Status = string(st.Phase)
 	working := st.Phase != PhaseReady && st.Owner.running()
 	if st.Phase != PhaseReady && !working {

@@ -27,6 +27,7 @@ type Removed struct {
 
 // Remove takes the held lab away: agents, namespaces, folder.
 func (l *Lab) Remove(ctx context.Context) (Removed, error) {
+	l.mourn(ctx)
 	l.opt.Progress.Phase("removing %s", l.Name())
 	if l.state != nil {
 		l.state.Owner = self()
@@ -40,6 +41,25 @@ func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 		err = errors.Join(err, lk.release())
 	}
 	return out, errors.Join(err, errClose)
+}
+
+// mournAtMost bounds how many dead agents are told of one by one.
+const mournAtMost = 3
+
+// mourn tells what is known of agents that have died: once removed, nobody can be asked.
+func (l *Lab) mourn(ctx context.Context) {
+	told := 0
+	for _, a := range l.Agents {
+		alive, err := l.opt.Runtime.Alive(a.Agent)
+		if a.PID == 0 || err != nil || alive {
+			continue
+		}
+		if told++; told > mournAtMost {
+			l.opt.Progress.Note("and further agents are dead")
+			return
+		}
+		l.opt.Progress.Note("agent %s is dead; the end of its log: %s", a.Node, l.lastWords(ctx, a.Agent))
+	}
 }
 
 // Down removes a lab by name, whoever made it. One that is being worked on is
