@@ -30,3 +30,20 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 	}
 	return out, nil
 }
+
+// own is what of two polls' difference each port carried for the transfers; nil where
+// other traffic cannot be told from it.
+func (r *run) own(before, after []telemetry.Counters) []uint64 {
+	if !r.plan.Classes && r.opt.Scenario.Background.Enabled() {
+		return nil
+	}
+	ports := telemetry.Ports(r.plan)
+	out := make([]uint64, len(after))
+	for i := range after {
+		out[i] = after[i].Bytes - before[i].Bytes
+		if shapeOf(r.plan, ports[i].Hop).Classes {
+			out[i] -= after[i].OthersBytes - before[i].OthersBytes
+		}
+	}
+	return out
+}

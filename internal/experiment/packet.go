@@ -15,6 +15,12 @@ import (
 func (r *run) packetTrials(ctx context.Context) error {
 	s := r.opt.Scenario
 	policies := r.policies()
+	if err := r.verify(ctx, "before the first trial"); err != nil {
+		return err
+	}
+	if err := r.calibrate(ctx); err != nil {
+		return err
+	}
 	total := len(s.Seeds) * len(policies)
 	n := 0
 	for _, seed := range s.Seeds {
@@ -46,16 +52,21 @@ func (r *run) trial(ctx context.Context, name string, t trials.Trial, l *load) e
 	if err != nil {
 		return err
 	}
-	sessions, err := r.open(ctx)
+	idle, err := r.counters()
+	if err != nil {
+		return err
+	}
+	prefill, decode := r.members()
+	sessions, err := r.open(ctx, prefill, decode)
 	if err != nil {
 		return err
 	}
 	started := time.Now()
 	tr := &packet.Trial{
 		Driver: driver, Members: sessions.members, Epoch: sessions.epoch, TimeScale: r.plan.Scale.Time, Background: sessions.background,
-		OnStall: r.watch.stall,
+		OnStall: r.stall,
 		OnBackgroundLost: func(node, reason string) {
-			r.notes = append(r.notes, fmt.Sprintf("%s: background traffic from %s has ended: %s", name, node, reason))
+			r.fault("%s: background traffic from %s has ended: %s", name, node, reason)
 		},
 		OnProgress: func(ended, total int, _ time.Duration) {
 			r.opt.Progress.Step(name, ended, total, left(time.Since(started), ended, total))
@@ -63,9 +74,9 @@ func (r *run) trial(ctx context.Context, name string, t trials.Trial, l *load) e
 	}
 	r.opt.Progress.Phase("%s", name)
 	oracle := r.startOracle(ctx, t, tr)
-	r.watch.start()
+	r.host.Start()
 	runErr := tr.Run(ctx)
-	r.watch.stop()
+	r.host.Stop()
 	linkErr := oracle.stop()
 	lost := sessions.close()
 	records := driver.Records()
@@ -74,10 +85,17 @@ func (r *run) trial(ctx context.Context, name string, t trials.Trial, l *load) e
 		return err
 	}
 	if len(lost) > 0 {
-		r.notes = append(r.notes, fmt.Sprintf("%s: lost %s", name, strings.Join(lost, ", ")))
+		r.fault("%s: lost %s", name, strings.Join(lost, ", "))
 		return fmt.Errorf("%s: lost %s; the trials after it were not run", name, strings.Join(lost, ", "))
 	}
-	return r.audit(ctx, name, records, before)
+	over, err := r.counters()
+	if err != nil {
+		return err
+	}
+	if err := r.transport(oracle, r.own(idle, over), records); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return errors.Join(r.audit(ctx, name, records, before), r.verify(ctx, "after "+name))
 }
 
 // left estimates the time to the end from the pace so far.

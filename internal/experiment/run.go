@@ -8,6 +8,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packet"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -41,8 +42,9 @@ type run struct {
 	lab     *lab.Lab // nil where there is no packet world
 	out     *results.Writer
 	records []results.Record
-	watch   *watch
-	notes   []string
+	// host and evidence are what the verdict is made of.
+	host     *fidelity.Host
+	evidence fidelity.Evidence
 	// attribution of the gap; nil where only one world ran
 	attribution *results.Attribution
 	// workload is what a reader must know of what arrived.
@@ -54,7 +56,7 @@ type run struct {
 // lost, what has been measured is written, marked as interrupted, and the error is
 // returned with the outcome.
 func Run(ctx context.Context, l *lab.Lab, opt Options) (*Outcome, error) {
-	return start(ctx, &run{opt: opt, lab: l, plan: l.Plan, watch: newWatch()})
+	return start(ctx, &run{opt: opt, lab: l, plan: l.Plan, host: fidelity.NewHost(os.DirFS("/proc"))})
 }
 
 // Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.
@@ -64,7 +66,7 @@ func Simulate(ctx context.Context, opt Options) (*Outcome, error) {
 		return nil, err
 	}
 	opt.Worlds = []string{results.WorldFlow}
-	return start(ctx, &run{opt: opt, plan: plan, watch: newWatch()})
+	return start(ctx, &run{opt: opt, plan: plan})
 }
 
 func start(ctx context.Context, r *run) (*Outcome, error) {
@@ -79,6 +81,9 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	runErr := r.worlds(ctx)
 	if runErr != nil && len(r.records) == 0 {
 		return nil, errors.Join(runErr, w.Discard())
+	}
+	if r.attribution != nil {
+		r.evidence.Alone = r.attribution.Alone
 	}
 	summary := results.Summarize(r.records, r.meta(runErr != nil))
 	summary.Attribution = r.attribution

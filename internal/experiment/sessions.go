@@ -17,18 +17,15 @@ type sessions struct {
 	background []packet.Session
 }
 
-func (r *run) open(ctx context.Context) (_ *sessions, err error) {
+// open starts a session with every agent; prefill and decode are the indices of those
+// that take part as one or the other.
+func (r *run) open(ctx context.Context, prefill, decode map[fabric.NodeID]int) (_ *sessions, err error) {
 	s := &sessions{epoch: packet.Epoch(len(r.lab.Agents))}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	prefill, decode := index(r.plan.Prefill), index(r.plan.Decode)
-	if r.flows() {
-		prefill = index(trials.Endpoints(r.plan))
-		decode = prefill
-	}
 	for i := range r.lab.Agents {
 		a := &r.lab.Agents[i]
 		// The trial's context must not end the sessions: after an interruption they
@@ -44,6 +41,15 @@ func (r *run) open(ctx context.Context) (_ *sessions, err error) {
 		}
 	}
 	return s, nil
+}
+
+// members are the indices of a trial's instances.
+func (r *run) members() (prefill, decode map[fabric.NodeID]int) {
+	if r.flows() {
+		all := index(trials.Endpoints(r.plan))
+		return all, all
+	}
+	return index(r.plan.Prefill), index(r.plan.Decode)
 }
 
 // close ends all sessions and names the agents that did not end theirs in order:
@@ -100,16 +106,16 @@ func (r *run) audit(ctx context.Context, name string, records []results.Record, 
 		st, err := a.Client.Status(ctx)
 		if err != nil {
 			// An agent that died was reported by its trial; the others go on.
-			r.notes = append(r.notes, fmt.Sprintf("%s: agent %s did not answer afterwards: %v", name, a.Node, err))
+			r.fault("%s: agent %s did not answer afterwards: %v", name, a.Node, err)
 			continue
 		}
 		if got := st.GetBytesIn() - before[a.Node]; !failed && got != want[a.Node] {
-			r.notes = append(r.notes, fmt.Sprintf("%s: %s counted %d bytes in, the records say %d", name, a.Node, got, want[a.Node]))
+			r.fault("%s: %s counted %d bytes in, the records say %d", name, a.Node, got, want[a.Node])
 		}
 		if n := st.GetTransfersIn() + st.GetTransfersOut() + st.GetReservations(); n != 0 {
-			r.notes = append(r.notes, fmt.Sprintf("%s: %s still holds %d transfers and reservations", name, a.Node, n))
+			r.fault("%s: %s still holds %d transfers and reservations", name, a.Node, n)
 		}
-		r.watch.lateness(int64(st.GetTimerLatenessNs()))
+		r.agent(a.Node, st)
 	}
 	return nil
 }

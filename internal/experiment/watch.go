@@ -1,150 +1,114 @@
 package experiment
 
 import (
+	"context"
+	"errors"
 	"fmt"
-	"os"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/kvagent"
+	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-const (
-	// window is how often idle time is sampled: a mean over the run hides the bursts
-	// that lengthen transfers.
-	window = 250 * time.Millisecond
-	// busyIdle is the idle share under which a window counts as overloaded.
-	busyIdle = 0.10
-	// Shares of overloaded windows from which results are doubted and not believed.
-	busyDegraded, busyInvalid = 0.02, 0.20
-	// lateDegraded is how late an agent's timer may be, in real time, before results are doubted.
-	lateDegraded = 50 * time.Millisecond
-)
-
-// watch judges whether the host kept up: CPU idle time while trials ran, and how
-// late the agents' timers were.
-type watch struct {
-	mu            sync.Mutex
-	windows, busy int
-	worst         time.Duration
-	stood         time.Duration // longest that this program was stopped
-	quit          chan struct{}
-	done          chan struct{}
-	err           error
-}
-
-func newWatch() *watch { return &watch{} }
-
-func (w *watch) start() {
-	w.quit, w.done = make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(w.done)
-		tick := time.NewTicker(window)
-		defer tick.Stop()
-		last, err := readIdle()
-		at := time.Now()
-		for err == nil {
-			select {
-			case <-w.quit:
-				return
-			case <-tick.C:
-			}
-			var idle time.Duration
-			if idle, err = readIdle(); err == nil {
-				now := time.Now()
-				w.note(float64(idle-last) / float64(now.Sub(at)) / float64(runtime.NumCPU()))
-				last, at = idle, now
-			}
-		}
-		w.err = err
-	}()
-}
-
-func (w *watch) stop() {
-	close(w.quit)
-	<-w.done
-}
-
-func (w *watch) note(idle float64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.windows++
-	if idle < busyIdle {
-		w.busy++
-	}
-}
-
-func (w *watch) lateness(ns int64) { w.worst = max(w.worst, time.Duration(ns)) }
-
-func (w *watch) stall(late time.Duration) { w.stood = max(w.stood, late) }
-
-// readIdle sums the idle time of all CPUs. Only idle is read: user, system and
-// softirq are tick samples, idle is exact.
-func readIdle() (time.Duration, error) {
-	data, err := os.ReadFile("/proc/stat")
-	if err != nil {
-		return 0, fmt.Errorf("read idle time: %w", err)
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	f := strings.Fields(line)
-	if len(f) < 6 || f[0] != "cpu" {
-		return 0, fmt.Errorf("read idle time: /proc/stat begins %q", line)
-	}
-	ticks, err := strconv.ParseInt(f[4], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read idle time: %w", err)
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond, nil // USER_HZ is 100 on every Linux
-}
-
-// fidelity is the verdict on the run so far. It judges what this package
-// measures: host idle time, timer lateness, and byte conservation.
+// fidelity is the verdict on the run so far.
 func (r *run) fidelity(interrupted bool) results.Fidelity {
-	w := r.watch
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	f := results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
-	if r.lab == nil {
-		return f // nothing was emulated
+	if r.lab == nil { // nothing was emulated
+		return results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
 	}
-	worsen := func(verdict, format string, args ...any) {
-		if f.Verdict != results.VerdictInvalid {
-			f.Verdict = verdict
-		}
-		f.Reasons = append(f.Reasons, fmt.Sprintf(format, args...))
-	}
-	for _, n := range r.notes {
-		worsen(results.VerdictInvalid, "%s", n)
-	}
-	if interrupted {
-		worsen(results.VerdictDegraded, "the run was cut short: the requests that ended are not a sample of all")
-	}
-	if w.err != nil {
-		worsen(results.VerdictDegraded, "the host's idle time could not be watched: %v", w.err)
-	}
-	if w.windows > 0 {
-		share := float64(w.busy) / float64(w.windows)
-		switch {
-		case share >= busyInvalid:
-			worsen(results.VerdictInvalid, "the host was overloaded: under %.0f%% idle in %.0f%% of %d windows of %v; raise scale.rate", 100*busyIdle, 100*share, w.windows, window)
-		case share >= busyDegraded:
-			worsen(results.VerdictDegraded, "the host was short of CPU: under %.0f%% idle in %.1f%% of %d windows of %v; raise scale.rate", 100*busyIdle, 100*share, w.windows, window)
-		}
-	}
-	if w.stood > 0 {
-		worsen(results.VerdictDegraded, "netkvlab stood still for %v: it was stopped, or the host was", w.stood.Round(time.Millisecond))
-	}
-	if n := r.portFailures(); n > 0 {
-		worsen(results.VerdictInvalid, "%d requests failed because a pair had no source port left on a path: a limit of the emulation, not of the network; lower the load or use more instances", n)
-	}
-	if w.worst > lateDegraded {
-		worsen(results.VerdictDegraded, "an agent's timer was %v late", w.worst.Round(time.Millisecond))
-	}
+	e := &r.evidence
+	e.Interrupted, e.Host, e.PortFailures = interrupted, r.host.Load(), r.portFailures()
+	f := fidelity.Judge(e)
+	f.Notes = r.remarks()
 	return f
+}
+
+// fault notes what makes records wrong.
+func (r *run) fault(format string, args ...any) {
+	r.evidence.Faults = append(r.evidence.Faults, fmt.Sprintf(format, args...))
+}
+
+// stall notes that this program stood still.
+func (r *run) stall(late time.Duration) { r.evidence.StoodStill = max(r.evidence.StoodStill, late) }
+
+// agent takes in what an agent says of itself after a trial.
+func (r *run) agent(node string, st *control.StatusResponse) {
+	e := &r.evidence
+	if late := time.Duration(st.GetTimerLatenessNs()); late > e.TimerLate {
+		e.TimerLate, e.TimerLateOf = late, node
+	}
+	e.Transport.Busy += time.Duration(st.GetSendBusyNs())
+	e.Transport.Limited += time.Duration(st.GetSendBufferLimitedNs())
+}
+
+// differencesShown bounds how many differences from the plan are told.
+const differencesShown = 3
+
+// verify compares the fabric with its plan: a qdisc, a route or a link that somebody
+// changed under a running lab.
+func (r *run) verify(ctx context.Context, when string) error {
+	err := r.lab.Fabric.Verify(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case !errors.Is(err, kernel.ErrDiffers):
+		return fmt.Errorf("compare the fabric with its plan: %w", err)
+	}
+	found := strings.Split(err.Error(), "\n")
+	more := ""
+	if n := len(found) - differencesShown; n > 0 {
+		found, more = found[:differencesShown], fmt.Sprintf(" and %d more", n)
+	}
+	text := fmt.Sprintf("the fabric is not what was planned: %s%s", strings.Join(found, "; "), more)
+	if !slices.ContainsFunc(r.evidence.Faults, func(f string) bool { return strings.HasSuffix(f, text) }) {
+		r.fault("%s: %s", when, text)
+	}
+	return nil
+}
+
+// transport takes in a finished trial's senders and ports.
+func (r *run) transport(o *oracle, carried []uint64, records []results.Record) error {
+	t, plan := &r.evidence.Transport, r.plan
+	for i := range records {
+		t.Segments += records[i].MovedBytesEmulated / segmentBytes
+		t.Retransmits += int64(records[i].Retransmits)
+	}
+	for _, nodePorts := range plan.Ports {
+		for _, p := range nodePorts {
+			t.SegmentsPerPacket = max(t.SegmentsPerPacket, p.GSOMaxSegs)
+		}
+	}
+	last := make([]uint64, len(o.ports))
+	for _, row := range o.rows {
+		last[row.Port] = row.Drops
+	}
+	for _, drops := range last {
+		t.QueueDrops += int64(drops)
+	}
+	r.evidence.Ports.Serve(o.ports, o.rows, plan.Scale.Time, func(port int) int { return shapeOf(plan, o.ports[port].Hop).BurstBytes })
+	if carried == nil {
+		return nil
+	}
+	return r.evidence.Ports.Conserve(plan, o.ports, carried, records)
+}
+
+// segmentBytes is the payload of a full segment.
+const segmentBytes = 1448
+
+// shapeOf is the shaping of the port that a hop leaves by.
+func shapeOf(p *fabric.Plan, h fabric.Hop) *fabric.Shape {
+	l := &p.Links[h.Link]
+	if h.Reverse {
+		return &l.B.Shape
+	}
+	return &l.A.Shape
 }
 
 // portFailures counts requests that ran into the path table's end.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -87,6 +88,31 @@ func (l *Lab) Reset(ctx context.Context) error {
 	return l.each(ctx, func(ctx context.Context, a *Agent, c *control.ConfigureRequest) error {
 		return a.Client.Configure(ctx, c)
 	})
+}
+
+// Endpoints makes every instance a plain end of transfers, without an engine, until the
+// next Reset. Connections stay.
+func (l *Lab) Endpoints(ctx context.Context) error {
+	return l.each(ctx, func(ctx context.Context, a *Agent, c *control.ConfigureRequest) error {
+		if l.Plan.Nodes[a.ID].Kind != fabric.KindInstance {
+			return nil
+		}
+		plain := proto.CloneOf(c)
+		plain.Role = control.Role_ROLE_ENDPOINT
+		return a.Client.Configure(ctx, plain)
+	})
+}
+
+// Pairs lists who may send to whom, in the order of the agents.
+func (l *Lab) Pairs() [][2]fabric.NodeID {
+	var out [][2]fabric.NodeID
+	for i := range l.Agents {
+		n := &l.Plan.Nodes[l.Agents[i].ID]
+		for _, to := range l.receivers(n) {
+			out = append(out, [2]fabric.NodeID{n.ID, to})
+		}
+	}
+	return out
 }
 
 func (l *Lab) each(ctx context.Context, do func(context.Context, *Agent, *control.ConfigureRequest) error) error {

@@ -202,9 +202,29 @@ func verdict(b *bytes.Buffer, s *results.Summary, o Options) {
 	for _, r := range s.Fidelity.Reasons {
 		wrap(b, r, "  ", o.width())
 	}
+	if text := figures(s.Fidelity.Figures); text != "" {
+		wrap(b, text, "  ", o.width())
+	}
 	for _, n := range s.Fidelity.Notes {
 		wrap(b, "note: "+n, "  ", o.width())
 	}
+}
+
+// figures is what a run measured of itself, in a sentence.
+func figures(f *results.FidelityFigures) string {
+	if f == nil || f.Windows == 0 {
+		return ""
+	}
+	parts := []string{fmt.Sprintf("CPU %.0f%% idle", f.IdlePct), fmt.Sprintf("timers at most %.1f ms late", f.TimerLateMS)}
+	if c := f.Calibration; c != nil && len(c.Lone) > 0 {
+		var lone []string
+		for _, l := range c.Lone {
+			lone = append(lone, fmt.Sprintf("%+.1f%% (tier %d)", l.OffPct, l.Tier))
+		}
+		parts = append(parts, "lone transfers "+strings.Join(lone, ", ")+" from ideal")
+	}
+	parts = append(parts, fmt.Sprintf("bytes of every link within %.1f%% of the recorded paths", f.StrayBytesPct))
+	return "measured: " + strings.Join(parts, ", ")
 }
 
 func colored(verdict string) string {

@@ -67,4 +67,54 @@ type Fidelity struct {
 	// Notes say what a reader must know whatever the verdict: how many streams a
 	// transfer had, and what this host leaves out of the emulation.
 	Notes []string `json:"notes"` // never null
+	// Figures are what the verdict was made of; absent when nothing was emulated.
+	Figures *FidelityFigures `json:"figures,omitempty"`
+}
+
+// FidelityFigures are measurements of a packet run about itself.
+type FidelityFigures struct {
+	// Windows of 250 ms, and those in which the host had less than 10 % idle.
+	Windows     int     `json:"windows"`
+	BusyWindows int     `json:"busy_windows"`
+	IdlePct     float64 `json:"idle_pct"`
+	SoftIRQPct  float64 `json:"softirq_pct"`
+	StealPct    float64 `json:"steal_pct"`
+	TimerLateMS float64 `json:"timer_late_ms"` // the worst of any agent
+	Retransmits int64   `json:"retransmits"`   // segments
+	QueueDrops  int64   `json:"queue_drops"`   // packets, each of several segments
+	// UnexplainedLossPct of the segments were sent again and dropped by no shaped queue.
+	UnexplainedLossPct float64 `json:"unexplained_loss_pct"`
+	// BufferLimitedPct of their sending time senders waited for socket buffers.
+	BufferLimitedPct float64 `json:"buffer_limited_pct"`
+	// RateExcessPct is by how much a port served more than its rate and burst.
+	RateExcessPct float64 `json:"rate_excess_pct"`
+	// ServedPct is what the best window of the worst port that kept a queue carried of its
+	// rate; absent when no port kept one.
+	ServedPct float64 `json:"served_pct,omitempty"`
+	// StrayBytesPct is how far a port's bytes were from those of the recorded paths.
+	StrayBytesPct float64      `json:"stray_bytes_pct"`
+	Calibration   *Calibration `json:"calibration,omitempty"`
+}
+
+// Calibration is what transfers on the empty fabric took before the trials, against
+// the fluid model with framing.
+type Calibration struct {
+	Lone []LoneTransfers `json:"lone"` // by tier, ascending
+	Pair *PairTransfers  `json:"pair,omitempty"`
+}
+
+// LoneTransfers had one stream and nobody beside them.
+type LoneTransfers struct {
+	Tier   int     `json:"tier"`
+	N      int     `json:"n"`
+	OffPct float64 `json:"off_pct"` // the median; negative is faster than ideal
+}
+
+// PairTransfers are two equal ones that start together on one path.
+type PairTransfers struct {
+	N int `json:"n"`
+	// LastOffPct is the median of when both were done; FirstOffPct of when one was, which
+	// says how evenly TCP shares for so long.
+	LastOffPct  float64 `json:"last_off_pct"`
+	FirstOffPct float64 `json:"first_off_pct"`
 }

@@ -26,6 +26,7 @@ func Summarize(records []Record, meta Meta) *Summary {
 		Fidelity: Fidelity{
 			Verdict: meta.Fidelity.Verdict,
 			Reasons: append([]string{}, meta.Fidelity.Reasons...), Notes: append([]string{}, meta.Fidelity.Notes...),
+			Figures: meta.Fidelity.Figures,
 		},
 		Policies: policyOrder(sorted, meta.Policies), Worlds: map[string]map[string]*Group{},
 		Methods: Methods{

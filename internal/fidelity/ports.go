@@ -1,0 +1,126 @@
+package fidelity
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/telemetry"
+)
+
+// Ports is the worst that was seen of any shaped port in any trial.
+type Ports struct {
+	// Excess is by what share of its rate a port served more than rate and burst allow.
+	Excess   float64
+	ExcessAt string
+	// Served is the least, over ports that were backlogged in several windows, of the
+	// best window's share of the rate; 0 when no port was.
+	Served   float64
+	ServedAt string
+	// Stray is how far a port's KV bytes were from what the recorded paths send over it.
+	Stray               float64
+	StrayAt             string
+	StrayGot, StrayWant int64
+}
+
+// backlogged is how many windows must begin and end with a queue for a port to be judged.
+const backlogged = 4
+
+// Serve takes a trial's polls in: rows of the ports by time, as telemetry gives them, at
+// a time scale. burst is what a port may send at once on top of its rate.
+func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale float64, burst func(port int) int) {
+	type state struct {
+		at      time.Duration
+		bytes   uint64
+		queue   bool
+		seen    bool
+		windows int
+		best    float64
+	}
+	states := make([]state, len(ports))
+	for _, r := range rows {
+		s := &states[r.Port]
+		rate := ports[r.Port].Rate.BytesPerSecond() * timeScale // a second of paper time
+		if s.seen && r.At > s.at {
+			capacity := rate * (r.At - s.at).Seconds()
+			bytes := float64(r.Bytes - s.bytes)
+			if excess := (bytes - float64(burst(r.Port))) / capacity; excess-1 > p.Excess {
+				p.Excess, p.ExcessAt = excess-1, ports[r.Port].Name
+			}
+			if s.queue && r.Backlog > 0 {
+				s.windows++
+				s.best = max(s.best, bytes/capacity)
+			}
+		}
+		s.at, s.bytes, s.queue, s.seen = r.At, r.Bytes, r.Backlog > 0, true
+	}
+	for i := range states {
+		if s := &states[i]; s.windows >= backlogged && (p.Served == 0 || s.best < p.Served) {
+			p.Served, p.ServedAt = s.best, ports[i].Name
+		}
+	}
+}
+
+const (
+	// ackShare bounds what acknowledgements add to the other direction of a path:
+	// one frame of 66 bytes for each full segment.
+	ackShare = 0.055
+	// slackBytes covers headers of the protocol, hand-shakes and probes.
+	slackBytes = 64 << 10
+	// least is what a port's error is compared with when it should carry less.
+	least = 1 << 20
+	// frame and segment are a full segment's bytes on a link and of payload.
+	frame, segment = 1514, 1448
+)
+
+// Conserve compares the KV bytes that ports carried in a trial, by 2 x link + 1 for the
+// way back, with those that the records' paths send over them. A trial with attempts
+// that failed has bytes which no record places; it is not judged.
+func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried []uint64, records []results.Record) error {
+	want, extra, err := expected(plan, len(carried), records)
+	if err != nil || want == nil {
+		return err
+	}
+	for i, got := range carried {
+		low := want[i]*0.995 - slackBytes
+		high := want[i]*1.005 + extra[i] + ackShare*want[i^1] + slackBytes
+		off := max(low-float64(got), float64(got)-high, 0) / max(want[i], least)
+		if off > p.Stray {
+			p.Stray, p.StrayAt, p.StrayGot, p.StrayWant = off, ports[i].Name, int64(got), int64(want[i])
+		}
+	}
+	return nil
+}
+
+// expected sums, by port, the frames of all streams and of what they sent again;
+// nil when a record's bytes cannot be placed.
+func expected(plan *fabric.Plan, ports int, records []results.Record) (want, extra []float64, err error) {
+	want, extra = make([]float64, ports), make([]float64, ports)
+	for i := range records {
+		r := &records[i]
+		if r.Status != results.Completed || r.WastedBytesEmulated > 0 || r.Attempts > 1 {
+			return nil, nil, nil
+		}
+		if len(r.Streams) == 0 {
+			continue
+		}
+		from, ok := plan.Lookup(r.Prefill)
+		to, ok2 := plan.Lookup(r.Decode)
+		if !ok || !ok2 {
+			return nil, nil, fmt.Errorf("%s: no such instances %s and %s", r.Key(), r.Prefill, r.Decode)
+		}
+		for _, s := range r.Streams {
+			paths := plan.NICPaths(from, to, s.NIC, s.NIC)
+			if s.Slot < 0 || s.Slot >= len(paths) {
+				return nil, nil, fmt.Errorf("%s: path slot %d of %d", r.Key(), s.Slot, len(paths))
+			}
+			for _, l := range flowsim.AppendPath(nil, paths[s.Slot]) {
+				want[l] += float64(s.Bytes) * frame / segment
+				extra[l] += float64(s.Retransmits) * frame
+			}
+		}
+	}
+	return want, extra, nil
+}
