@@ -45,7 +45,9 @@ that is not marked as the lab's.`,
 				removed = append(removed, r)
 			}
 			if all {
-				errs = append(errs, a.dropImages(cmd.Context(), opt))
+				if err := a.dropImages(cmd.Context(), opt); err != nil {
+					errs = append(errs, err)
+				}
 			}
 			opt.Progress.Close()
 			if len(removed) > 0 || len(errs) == 0 {

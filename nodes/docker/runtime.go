@@ -182,7 +182,7 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	}
 	a.StartTime, err = nodes.StartTime(a.PID)
 	if err == nil {
-		err = sameHost(a.PID, s)
+		err = sameHost(a.PID, a.ID)
 	}
 	return a, err
 }
@@ -201,11 +201,12 @@ func folder(s nodes.Spec) error {
 	return nil
 }
 
-// sameHost makes sure that the number which the engine gave is that very process here:
-// an engine in a virtual machine, say, has numbers of its own.
-func sameHost(pid int, s nodes.Spec) error {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "environ"))
-	if err == nil && !bytes.Contains(b, []byte("NETKVLAB_NODE="+s.Node+"\x00")) {
+// sameHost makes sure that the number which the engine gave is that very container's
+// process here: an engine in a virtual machine, say, has numbers of its own. Its control
+// group carries the container's ID from the start; its environment comes later.
+func sameHost(pid int, id string) error {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	if err == nil && !bytes.Contains(b, []byte(id)) {
 		err = errors.New("it is another process")
 	}
 	if err != nil {

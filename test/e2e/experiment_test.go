@@ -10,12 +10,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-func TestQuickstartRunsInUnderAMinute(t *testing.T) {
+func TestQuickstartRunsInUnderAMinute(t *testing.T) { quickstart(t, scenarios.RuntimeProcess) }
+
+func TestQuickstartRunsInContainersAsWell(t *testing.T) {
+	needDocker(t)
+	quickstart(t, scenarios.RuntimeDocker)
+}
+
+func quickstart(t *testing.T, runtime string) {
+	t.Helper()
 	clean(t)
 	out := filepath.Join(t.TempDir(), "run")
-	o := mustRun(t, "up", "quickstart", "--out", out)
+	o := mustRun(t, "up", "quickstart", "--runtime", runtime, "--out", out)
 	assert.Less(t, o.took, time.Minute)
 	s := summary(t, out)
 	group := s.Worlds[results.WorldPacket]

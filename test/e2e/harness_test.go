@@ -20,7 +20,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // binary is the program under test, built by `make build`.
@@ -139,7 +141,8 @@ func leftovers(t *testing.T) string {
 	return sh(t, `ls /run/netns 2>/dev/null; grep -c nsfs /proc/self/mountinfo
 { pgrep -ax netkvlab; pgrep -ax kvagent; } | grep -v defunct || true  # what has ended is for its parent to reap
 ss -xlH 2>/dev/null | grep -i netkv || true
-find /run/netkvlab 2>/dev/null || true`)
+find /run/netkvlab 2>/dev/null || true
+docker ps -aq --no-trunc --filter label=io.netkvlab.lab 2>/dev/null || true`)
 }
 
 // ours picks the labs that these tests make; others on this host are not ours to remove.
@@ -183,6 +186,7 @@ func nothingOf(t *testing.T, lab string) {
 grep -o '/netns/%[1]s\.[^ ]*' /proc/self/mountinfo
 find /run/netkvlab/%[1]s 2>/dev/null
 ss -xlH 2>/dev/null | grep '/%[1]s/'
+docker ps -aq --filter label=io.netkvlab.lab=%[1]s 2>/dev/null
 grep -lsz '^NETKVLAB_LAB=%[1]s$' /proc/[0-9]*/environ || true`, lab)), "left of %s", lab)
 }
 
@@ -204,6 +208,39 @@ func links(t *testing.T, dir string) map[string]int64 {
 		out[row[link]] = n
 	}
 	return out
+}
+
+// bothRuntimes runs a test with processes and, where there is an engine, with containers:
+// what holds for one holds for the other.
+func bothRuntimes(t *testing.T, test func(t *testing.T, runtime string)) {
+	t.Helper()
+	for _, runtime := range []string{scenarios.RuntimeProcess, scenarios.RuntimeDocker} {
+		t.Run(runtime, func(t *testing.T) {
+			if runtime == scenarios.RuntimeDocker {
+				needDocker(t)
+			}
+			test(t, runtime)
+		})
+	}
+}
+
+// needDocker skips a test where no engine answers, or fails it where one must.
+func needDocker(t *testing.T) {
+	t.Helper()
+	err := exec.Command("docker", "version").Run()
+	switch {
+	case err == nil:
+	case slices.Contains(strings.Split(os.Getenv(ktest.MustEnv), ","), "docker"):
+		t.Fatalf("%s lists docker, but docker version says: %v", ktest.MustEnv, err)
+	default:
+		t.Skipf("docker: no engine answers (%v): scripts/docker.sh starts one", err)
+	}
+}
+
+// scenarioOn is scenario with a runtime.
+func scenarioOn(t *testing.T, runtime, name string, edits ...string) string {
+	t.Helper()
+	return scenario(t, name, append(edits, "seeds: [1]", "seeds: [1]\nruntime: "+runtime)...)
 }
 
 // scenario writes a small scenario of the given name; edits replace lines of it.
