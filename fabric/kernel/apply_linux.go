@@ -22,6 +22,8 @@ type Fabric struct {
 	plan     *fabric.Plan
 	ns       []namespace // by NodeID
 	features Features
+	// foresight is what is known of the switches' way to choose.
+	foresight foresight
 }
 
 // Lab is the lab's name.

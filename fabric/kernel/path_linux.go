@@ -28,7 +28,7 @@ func (f *Fabric) Path(src, dst fabric.NodeID, srcNIC, dstNIC int, proto uint8, s
 		return nil, err
 	}
 	fl.proto, fl.sport, fl.dport = proto, sport, dport
-	slots, err := f.slots(paths, []flow{fl})
+	slots, err := f.slots(paths, []flow{fl}, f.nextPorts)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,8 @@ func (f *Fabric) flowBetween(src, dst fabric.NodeID, srcNIC, dstNIC int) ([]fabr
 // PathPorts finds source ports by path: ports[k] holds want ports, ascending,
 // whose TCP connections to dport take path k of plan.NICPaths(src, dst, nic,
 // nic). Ports are tried upwards from first; when 65535 is reached before every
-// path has its ports, that is an error.
+// path has its ports, that is an error. Paths are computed where the kernel is known
+// to choose as computed, and asked of it elsewhere.
 func (f *Fabric) PathPorts(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) ([][]uint16, error) {
 	return f.PathPortsOf(unix.IPPROTO_TCP, src, dst, nic, dport, want, first)
 }
@@ -77,7 +78,7 @@ func (f *Fabric) PathPortsOf(proto uint8, src, dst fabric.NodeID, nic int, dport
 			return nil, fmt.Errorf("source ports %d..65535 from %s to %s port %d: %d paths lack %d of %d ports each: begin lower or ask for fewer",
 				first, f.plan.Nodes[src].Name, f.plan.Nodes[dst].Name, dport, len(paths), missing, want)
 		}
-		slots, err := f.slots(paths, flows)
+		slots, err := f.slots(paths, flows, f.foresee)
 		if err != nil {
 			return nil, err
 		}
@@ -94,7 +95,7 @@ func (f *Fabric) PathPortsOf(proto uint8, src, dst fabric.NodeID, nic int, dport
 // slots tells for each flow between one pair of NICs which of paths it takes.
 // It descends the tree of choices: all flows start with all paths, and each
 // switch that has several next hops splits them.
-func (f *Fabric) slots(paths []fabric.Path, flows []flow) ([]int, error) {
+func (f *Fabric) slots(paths []fabric.Path, flows []flow, ask oracle) ([]int, error) {
 	slots := make([]int, len(flows))
 	if len(paths) == 1 {
 		return slots, nil
@@ -107,11 +108,14 @@ func (f *Fabric) slots(paths []fabric.Path, flows []flow) ([]int, error) {
 	for i := range candidates {
 		candidates[i] = i
 	}
-	return slots, f.choose(paths, candidates, flows, all, 1, slots)
+	return slots, f.choose(paths, candidates, flows, all, 1, slots, ask)
 }
 
+// oracle tells by which port the node of port in sends each of some flows that arrive there.
+type oracle func(in *fabric.Port, flows []flow, which []int) ([]int, error)
+
 // choose settles which candidate path each of some flows takes, from hop on.
-func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, which []int, hop int, slots []int) error {
+func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, which []int, hop int, slots []int, ask oracle) error {
 	if len(candidates) == 1 || len(which) == 0 {
 		for _, i := range which {
 			slots[i] = candidates[0]
@@ -128,10 +132,10 @@ func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, whi
 		byPort[port] = append(byPort[port], c)
 	}
 	if len(order) == 1 {
-		return f.choose(paths, candidates, flows, which, hop+1, slots)
+		return f.choose(paths, candidates, flows, which, hop+1, slots, ask)
 	}
 	in := f.plan.Ingress(paths[candidates[0]][hop-1])
-	chosen, err := f.nextPorts(in, flows, which)
+	chosen, err := ask(in, flows, which)
 	if err != nil {
 		return err
 	}
@@ -144,7 +148,7 @@ func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, whi
 		split[chosen[k]] = append(split[chosen[k]], i)
 	}
 	for _, port := range order {
-		if err := f.choose(paths, byPort[port], flows, split[port], hop+1, slots); err != nil {
+		if err := f.choose(paths, byPort[port], flows, split[port], hop+1, slots, ask); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,104 @@
+//go:build linux
+
+package kernel_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/fabrictest"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
+)
+
+// requireKernelAgrees looks every port of a table up in the kernel.
+func requireKernelAgrees(t *testing.T, f *kernel.Fabric, proto uint8, src, dst fabric.NodeID, want int) {
+	t.Helper()
+	table, err := f.PathPortsOf(proto, src, dst, 0, dataPort, want, 20_000)
+	require.NoError(t, err)
+	paths := f.Plan().EqualCostPaths(src, dst)
+	for slot, ports := range table {
+		for _, port := range ports {
+			path, err := f.Path(src, dst, 0, 0, proto, port, dataPort)
+			require.NoError(t, err)
+			require.Equal(t, paths[slot], path, "%s to %s from port %d", f.Plan().Nodes[src].Name, f.Plan().Nodes[dst].Name, port)
+		}
+	}
+}
+
+func TestComputedPathsAreTheKernels(t *testing.T) {
+	ktest.Need(t, kernel.ProbeHashSeed)
+	for _, tc := range []struct {
+		name        string
+		aggs, cores int
+	}{
+		{"two and two next hops", 2, 2},
+		{"three and five, which do not divide the hash evenly", 3, 5},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := smallTree()
+			s.Topology.AggsPerPod, s.Topology.CoresPerAgg = tc.aggs, tc.cores
+			plan := mustPlan(t, s, 400)
+			f := mustUp(t, lab(t, "foresee"), plan)
+			for _, src := range plan.Prefill {
+				for _, dst := range plan.Decode {
+					requireKernelAgrees(t, f, unix.IPPROTO_TCP, src, dst, 6)
+					requireKernelAgrees(t, f, unix.IPPROTO_UDP, src, dst, 3)
+				}
+			}
+			confirmed, refuted := f.Confirmed()
+			assert.Equal(t, 2*(1+tc.aggs), confirmed, "the default routes of the prefill racks and what is above them")
+			assert.Zero(t, refuted)
+		})
+	}
+}
+
+func TestASwitchThatChoosesOtherwiseIsAsked(t *testing.T) {
+	ktest.Need(t, kernel.ProbeHashSeed)
+	plan := mustPlan(t, smallTree(), 400)
+	f := mustUp(t, lab(t, "refute"), plan)
+	src, dst := plan.Prefill[0], plan.Decode[2]
+	rack := plan.Ingress(plan.EqualCostPaths(src, dst)[0][0]).Node
+	require.NoError(t, f.Do(rack, func() error {
+		return os.WriteFile("/proc/sys/net/ipv4/fib_multipath_hash_seed", []byte("1"), 0)
+	}))
+	requireKernelAgrees(t, f, unix.IPPROTO_TCP, src, dst, 16)
+	confirmed, refuted := f.Confirmed()
+	assert.Equal(t, 2, confirmed, "those above the rack")
+	assert.Equal(t, 1, refuted)
+}
+
+func TestWithoutSeedsTheKernelIsAsked(t *testing.T) {
+	plan := mustPlan(t, smallTree(), 400)
+	name := lab(t, "unseeded")
+	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{NoHashSeed: true})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, f.Close())
+		mustRemove(t, name)
+	})
+	requireKernelAgrees(t, f, unix.IPPROTO_TCP, plan.Prefill[0], plan.Decode[2], 8)
+	confirmed, refuted := f.Confirmed()
+	assert.Zero(t, confirmed+refuted)
+}
+
+// BenchmarkPathPortsTree1024 fills the pools of one instance of the 1024-GPU cluster:
+// eight ports on each of four paths to 128 others.
+func BenchmarkPathPortsTree1024(b *testing.B) {
+	ktest.NeedFabric(b)
+	s := fabrictest.Paper64()
+	s.Topology.Pods = 64
+	plan := mustPlan(b, s, 400)
+	f := mustUp(b, lab(b, "ports1024"), plan)
+	for b.Loop() {
+		for _, dst := range plan.Decode {
+			_, err := f.PathPorts(plan.Prefill[0], dst, 0, dataPort, 8, 20_000)
+			require.NoError(b, err)
+		}
+	}
+}
