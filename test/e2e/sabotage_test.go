@@ -1,0 +1,149 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// TestSabotageIsCaughtWithItsReason harms a standing lab or its host in ten ways, each
+// of which leaves every transfer complete and every figure plausible.
+func TestSabotageIsCaughtWithItsReason(t *testing.T) {
+	// in runs a shell command in a node's namespace once the first trial has begun: what
+	// is wrong before, `run` refuses.
+	in := func(script string, nodes ...string) func(t *testing.T, errs *buffer) func() {
+		return func(t *testing.T, errs *buffer) func() {
+			begun(t, errs)
+			for _, node := range nodes {
+				mustRun(t, "exec", "e2e-sabotage", node, "--", "sh", "-ec", script)
+			}
+			return func() {}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		reason string
+		harm   func(t *testing.T, errs *buffer) (end func())
+		edits  []string
+	}{
+		{name: "a CPU hog", reason: "under 10% idle in", harm: func(t *testing.T, _ *buffer) func() {
+			return hog(t, func() { spin(50 * time.Millisecond) })
+		}},
+		{name: "a timer that hogs the clock", reason: "a timer of agent", harm: func(t *testing.T, _ *buffer) func() {
+			return hog(t, func() { // too short to make a window busy
+				spin(150 * time.Millisecond)
+				time.Sleep(750 * time.Millisecond)
+			})
+		}},
+		{name: "a qdisc removed", reason: "agg0-0 port d1: root qdisc", harm: in("tc qdisc del dev d1 root", "agg0-0")},
+		{name: "a rate changed", reason: "agg0-0 port up0: tbf rate", harm: in("tc qdisc change dev up0 root handle 1: tbf rate 20mbit burst 12109 limit 65536", "agg0-0")},
+		{name: "a deep buffer", reason: "tor0-0 port up1: tbf limit 8388608 bytes, want 65536", harm: in("tc qdisc change dev up1 root handle 1: tbf rate 62500kbit burst 12109 limit 8388608", "tor0-0")},
+		{name: "a route deleted", reason: "agg0-0 route 10.0.0.0/24: is missing", harm: in("ip route del 10.0.0.0/24; ip route add 10.0.0.0/24 via 10.128.0.24", "agg0-0")},
+		{name: "an ECMP leg down", reason: "tor1-0 link up0", harm: in("ip link set up0 down", "tor1-0")},
+		{name: "a leg that loses packets", reason: "although no shaped queue dropped them", harm: in(
+			"nft add table inet loss; nft 'add chain inet loss f { type filter hook forward priority 0; }'; nft 'add rule inet loss f numgen random mod 100 < 8 drop'", "tor0-0", "tor0-1")},
+		{name: "an agent paused", reason: "a timer of agent d0 was", harm: func(t *testing.T, errs *buffer) func() {
+			begun(t, errs)
+			sh(t, "pkill -STOP -f '[k]vagent.*/e2e-sabotage/agents/d0/'")
+			time.Sleep(700 * time.Millisecond)
+			sh(t, "pkill -CONT -f '[k]vagent.*/e2e-sabotage/agents/d0/'")
+			return func() {}
+		}},
+		{
+			name: "too little socket memory", reason: "waited for socket buffers", edits: []string{"timeout: 20s", "timeout: 20s\n  paths: fresh"},
+			harm: in("sysctl -qw net.ipv4.tcp_wmem='4096 4096 4096'", "p0", "p1"),
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			edits := append([]string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}"}, tt.edits...)
+			mustRun(t, "up", "-d", scenario(t, "e2e-sabotage", edits...))
+			out := filepath.Join(t.TempDir(), "run")
+			cmd, _, errs := command(t.Context(), t.TempDir(), "run", "e2e-sabotage", "--worlds", "packet", "--strict", "--out", out)
+			require.NoError(t, cmd.Start())
+			end := tt.harm(t, errs)
+			_ = cmd.Wait()
+			end()
+			assert.Equal(t, 3, cmd.ProcessState.ExitCode(), errs)
+			f := summary(t, out).Fidelity
+			assert.NotEqual(t, results.VerdictGood, f.Verdict)
+			assert.Contains(t, strings.Join(f.Reasons, "\n"), tt.reason)
+			mustRun(t, "down", "e2e-sabotage")
+		})
+	}
+}
+
+// begun waits until a run is in the middle of its first trial.
+func begun(t *testing.T, errs *buffer) {
+	t.Helper()
+	waitFor(t, 20*time.Second, "the trial to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
+	time.Sleep(500 * time.Millisecond)
+}
+
+func spin(d time.Duration) {
+	for begun := time.Now(); time.Since(begun) < d; {
+		continue // on purpose
+	}
+}
+
+// hog runs a loop on every CPU, before any other program, until it is ended.
+func hog(t *testing.T, loop func()) (end func()) {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan error)
+	n := runtime.NumCPU()
+	for cpu := range n {
+		go func() {
+			runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+			var set unix.CPUSet
+			set.Set(cpu)
+			err := unix.SchedSetaffinity(0, &set)
+			if err == nil {
+				err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10}, 0)
+			}
+			for err == nil {
+				select {
+				case <-quit:
+					done <- nil
+					return
+				default:
+					loop()
+				}
+			}
+			done <- fmt.Errorf("on CPU %d: %w", cpu, err)
+		}()
+	}
+	return func() {
+		close(quit)
+		for range n {
+			require.NoError(t, <-done)
+		}
+	}
+}
+
+// TestCleanRunsAreGood: the other half, without which the test above proves nothing.
+func TestCleanRunsAreGood(t *testing.T) {
+	clean(t)
+	_, err := exec.LookPath("nft")
+	require.NoError(t, err, "the tests need nftables to lose packets: make deps")
+	out := filepath.Join(t.TempDir(), "run")
+	o := mustRun(t, "up", scenario(t, "e2e-clean", "requests: 8", "requests: 24"), "--strict", "--out", out)
+	f := summary(t, out).Fidelity
+	assert.Equal(t, results.VerdictGood, f.Verdict, o.stdout)
+	require.NotNil(t, f.Figures)
+	assert.Positive(t, f.Figures.Windows)
+	assert.Positive(t, f.Figures.TimerLateMS, "no timer is never late")
+	require.Len(t, f.Figures.Calibration.Lone, 2, "tiers 2 and 3")
+	for _, l := range f.Figures.Calibration.Lone {
+		assert.InDelta(t, 0, l.OffPct, 2)
+	}
+}
