@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,7 +14,7 @@ import (
 func TestEveryEmbeddedScenarioLoadsAndSurvivesMarshal(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, []string{
-		"flows-example", "paper-64gpu", "paper-table2", "quickstart", "rail-64gpu", "trace-mooncake",
+		"1024gpu", "256gpu", "512gpu", "flows-example", "paper-64gpu", "paper-table2", "quickstart", "rail-64gpu", "trace-mooncake",
 	}, Names())
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +71,27 @@ func TestPaper64GPUIsTheClusterOfThePaper(t *testing.T) {
 	require.NotNil(t, s.Workload.Synthetic)
 	assert.InDelta(t, 4, s.Workload.Synthetic.Rate, 0)
 	assert.InDelta(t, 8192, s.Workload.Synthetic.Prompt.Mean, 0)
+}
+
+func TestLargeClustersArePaper64GPUWithMorePods(t *testing.T) {
+	t.Parallel()
+	paper, err := Load("paper-64gpu")
+	require.NoError(t, err)
+	for name, pods := range map[string]int{"256gpu": 16, "512gpu": 32, "1024gpu": 64} {
+		s, err := Load(name)
+		require.NoError(t, err)
+		assert.Equal(t, name, fmt.Sprintf("%dgpu", s.Topology.GPUs()))
+		assert.Equal(t, 4*pods, s.Instances())
+		assert.Equal(t, 500, s.Workload.Synthetic.Requests)
+		assert.Zero(t, s.Scale.Rate, "auto")
+		topology := paper.Topology
+		topology.Pods = pods
+		assert.Equal(t, topology, s.Topology)
+		assert.Equal(t, paper.Placement, s.Placement)
+		assert.Equal(t, paper.Model, s.Model)
+		assert.Equal(t, paper.Engine, s.Engine)
+		assert.Equal(t, paper.Transfer, s.Transfer)
+	}
 }
 
 func TestRail64GPUHasTheSameTotalsAsPaper64GPU(t *testing.T) {
