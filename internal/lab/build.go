@@ -77,6 +77,9 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 	if err := l.claim(ctx); err != nil {
 		return nil, err
 	}
+	if err := l.prepare(ctx); err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, l.undo(ctx))
@@ -103,9 +106,6 @@ func (l *Lab) raise(ctx context.Context) error {
 			return err
 		}
 		return l.startAgents(ctx)
-	}
-	if err := housing.Prepare(ctx, l.specs()); err != nil {
-		return err
 	}
 	if err := l.startAgents(ctx); err != nil {
 		return err
@@ -177,6 +177,20 @@ func (l *Lab) claim(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("write down lab %q: %w", name, err), store.removeDir(name), lk.release())
 	}
 	return nil
+}
+
+// prepare asks a runtime that houses its agents whether it can. If not, there is
+// nothing but the claim to give back.
+func (l *Lab) prepare(ctx context.Context) error {
+	housing, ok := l.opt.Runtime.(nodes.Housing)
+	if !ok {
+		return nil
+	}
+	err := housing.Prepare(ctx, l.specs())
+	if err != nil {
+		err = errors.Join(err, l.opt.Store.removeDir(l.Name()), l.lock.release())
+	}
+	return err
 }
 
 func alreadyUp(store Store, name string) error {

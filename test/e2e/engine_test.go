@@ -96,7 +96,11 @@ func ownEngine(t *testing.T, data string) *engine {
 	dir := short(t)
 	e := &engine{t: t, dir: dir, roots: data, host: "unix://" + filepath.Join(dir, "d.sock")}
 	e.start()
-	t.Cleanup(func() { e.stop(unix.SIGTERM) })
+	t.Cleanup(func() {
+		e.stop(unix.SIGTERM)
+		// An engine that was killed forgets what it had mounted.
+		sh(t, "grep -o '"+data+"/[^ ]*' /proc/self/mountinfo | xargs -r -n 1 umount -l || true")
+	})
 	return e
 }
 
