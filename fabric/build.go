@@ -55,6 +55,12 @@ func New(s *scenarios.Scenario, scale scenarios.Scale) (*Plan, error) {
 	if err := p.shapePorts(s); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
 	}
+	if err := p.delayPorts(&s.Topology.Latency); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+	}
+	if err := p.markPorts(s); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+	}
 	p.addRoutes()
 	return p, nil
 }

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -63,6 +64,10 @@ type Plan struct {
 	// KVDSCP and BackgroundDSCP (0..63) are what the classes match.
 	KVDSCP         int `json:"kv_dscp"`
 	BackgroundDSCP int `json:"background_dscp"`
+	// Latency is the one-way latency, in paper time, that a path of each tier gets from
+	// its ports' delays: the scenario's, or 0 where that is too short to emulate
+	// (MinLatency) and at tier 0. Only kernels that can delay have it.
+	Latency [4]time.Duration `json:"latency_ns"`
 	// NICsPerInstance is at least 1; background hosts have one.
 	NICsPerInstance int `json:"nics_per_instance"`
 	// Prefill, Decode and Background are the nodes of a kind in the order of their names' numbers.
@@ -158,6 +163,14 @@ type Shape struct {
 	BurstBytes int `json:"burst_bytes"`
 	// LimitBytes bounds the queue; with Classes, each class's queue.
 	LimitBytes int `json:"limit_bytes"`
+	// Delay, in this host's time, passes before a packet reaches the queue: the latency
+	// of the wire that brought it. Only ports that lead down to the hosts have any (see
+	// Plan.Latency).
+	Delay time.Duration `json:"delay_ns,omitempty"`
+	// MarkBytes is the backlog from which the queue marks packets that can be marked
+	// (ECN) instead of waiting until it has to drop; with Classes, each class's queue.
+	// 0: it never marks.
+	MarkBytes int `json:"mark_bytes,omitempty"`
 	// Classes splits the port by DSCP class (KV, background, other) for exact
 	// telemetry: HTB with one bfifo a class instead of a plain TBF. The three
 	// rates are what each class is sure of when all want to send; they sum to

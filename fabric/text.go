@@ -65,6 +65,12 @@ func (p *Plan) nodeLines(n *Node) []string {
 		if port.GSOMaxSegs > 0 {
 			line += fmt.Sprintf(", gso_max_segs %d", port.GSOMaxSegs)
 		}
+		if s.MarkBytes > 0 {
+			line += fmt.Sprintf(", marks from %d", s.MarkBytes)
+		}
+		if s.Delay > 0 {
+			line += fmt.Sprintf(", delay %v", s.Delay)
+		}
 		if s.Classes {
 			line += fmt.Sprintf(", classes kv %d, background %d, other %d", s.KVRate, s.BackgroundRate, s.OtherRate)
 		}

@@ -17,6 +17,8 @@ const (
 	OverlapChunk = "chunk"
 	OverlapLayer = "layer"
 
+	CongestionDCTCP = "dctcp"
+
 	SeparationDSCP = "dscp"
 	SeparationNone = "none"
 

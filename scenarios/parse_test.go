@@ -101,6 +101,8 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 		{"no seed", "seeds: []", "seeds: must have 1..1000 items, got 0"},
 		{"seed twice", "seeds: [1, 2, 1]", "seeds[2]: seed 1 is listed already, at seeds[0]"},
 		{"negative seed", "seeds: [-1]", "seeds[0]: must be a whole number from 0 to 18446744073709551615, got -1"},
+		{"a pod nearer than its racks", "topology: {latency: {tier1: 1ms, tier2: 500us}}", "topology.latency.tier2: must not be below tier1 (1ms), through whose links its paths go, got 500µs"},
+		{"a cluster nearer than its pods", "topology: {latency: {tier2: 20us}}", "topology.latency.tier3: must not be below tier2 (20µs)"},
 		{"congestion control as a path", "transfer: {congestionControl: ../x}", "transfer.congestionControl: must be a kernel's name of a congestion control"},
 	} {
 		t.Run(test.fact, func(t *testing.T) {

@@ -85,7 +85,7 @@ type Topology struct {
 	Oversubscription Oversubscription `yaml:"oversubscription"`
 	// Rates of single links above the hosts; instead of oversubscription.
 	LinkRates LinkRates `yaml:"linkRates"`
-	// One-way latency of each tier, for the oracle and for the flow world alone (sim); emulated links have none in this version.
+	// One-way latency of each tier: for the oracle, for the flow world, and, from 50 us of this host's time on, for the emulated links where the kernel has netem (tier0: never). Must not fall from tier1 to tier3.
 	Latency TierLatency `yaml:"latency"`
 	// Bounds of the queues.
 	Buffers Buffers `yaml:"buffers"`
@@ -127,6 +127,8 @@ type Buffers struct {
 	SwitchEmulated Bytes `yaml:"switchEmulated" range:"4KiB..1GiB" auto:"true"`
 	// An instance's own egress queue. auto: 4 MB.
 	HostEmulated Bytes `yaml:"hostEmulated" range:"4KiB..1GiB" auto:"true"`
+	// Backlog from which a switch port marks packets (ECN) instead of dropping, only with transfer.congestionControl dctcp. auto: 20 full packets, 65 at 10 Gbit/s, or 0.17 of bandwidth times round trip, whichever is most, but at most a quarter of the queue.
+	ECNThresholdEmulated Bytes `yaml:"ecnThresholdEmulated" range:"4KiB..1GiB" auto:"true"`
 	// Segments a sender hands down at once (gso_max_segs). auto: 2 up to 25 Mbit/s emulated, else 4.
 	SegmentsPerBurst int `yaml:"segmentsPerBurst" range:"1..64" auto:"true"`
 }
@@ -326,7 +328,7 @@ type Transfer struct {
 	OverlapChunk int `yaml:"overlapChunkTokens" range:"1..1000000"`
 	// DSCP mark of KV traffic, not the background's.
 	DSCP int `yaml:"dscp" range:"0..63"`
-	// TCP congestion control, set per socket: cubic, reno, bbr, dctcp or what else the kernel offers.
+	// TCP congestion control, set per socket: cubic, reno, bbr, dctcp or what else the kernel offers. With dctcp, switch ports mark (topology.buffers.ecnThresholdEmulated).
 	CongestionControl string `yaml:"congestionControl" pattern:"^[a-z][a-z0-9_-]{0,14}$" patternDoc:"a kernel's name of a congestion control, such as cubic, reno, bbr or dctcp"`
 	// Equal-cost path of a stream: random (one draw a stream, the paper's ECMP), sticky (one a pair, as a persistent RDMA queue pair) or fresh (dialled anew).
 	Paths string `yaml:"paths" enum:"random|sticky|fresh"`

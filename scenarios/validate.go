@@ -82,6 +82,11 @@ func (s *Scenario) checkTopology(f *faults) {
 		f.addf("topology.serversPerRack", "gives a rack %d NICs (%d instances x %d), at most %d; use fewer servers a rack and more racks",
 			n, t.InstancesPerRack(tp), t.NICsPerInstance, maxRackNICs)
 	}
+	if l := t.Latency; l.Tier2 < l.Tier1 {
+		f.addf("topology.latency.tier2", "must not be below tier1 (%v), through whose links its paths go, got %v", l.Tier1, l.Tier2)
+	} else if l.Tier3 < l.Tier2 {
+		f.addf("topology.latency.tier3", "must not be below tier2 (%v), through whose links its paths go, got %v", l.Tier2, l.Tier3)
+	}
 	if n := t.Instances(tp); n > maxInstances {
 		f.addf("topology.pods", "gives a cluster of %d instances, at most %d", n, maxInstances)
 	}

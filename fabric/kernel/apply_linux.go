@@ -36,7 +36,7 @@ func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 func (f *Fabric) Features() Features { return f.features }
 
 func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
-	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(opt)}
+	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(plan, opt)}
 	for i, name := range Names(lab, plan) {
 		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, fd: -1}
 	}
@@ -125,7 +125,7 @@ func (f *Fabric) linksOf(b *rtnl.Batch, n *fabric.Node) {
 
 func (f *Fabric) portsOf(b *rtnl.Batch, n *fabric.Node) {
 	for _, port := range f.plan.Ports[n.ID] {
-		addShaping(b, f.plan, port)
+		addShaping(b, f.plan, port, f.delayed(port))
 		addAddr(b, ifindexOf(f.plan, port), port.Addr)
 		setUp(b, f.plan, port)
 	}

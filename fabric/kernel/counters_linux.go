@@ -44,7 +44,7 @@ func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
 			if i < 0 || i >= len(ports) {
 				continue
 			}
-			if q.parent == handleRoot && q.handle == rootHandle {
+			if q.handle == rootHandle && q.parent == shaperParent(f.delayed(ports[i])) {
 				seen[i] = true
 			}
 			out[start+i].take(q)
@@ -58,12 +58,16 @@ func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
 	return out, nil
 }
 
-// take stores a qdisc's counters where they belong.
+// take stores a qdisc's counters where they belong. The shaper has the port's, but
+// for marks, which its queues make.
 func (p *PortCounters) take(q qdisc) {
+	p.Marks += q.counters.Marks
 	switch {
-	case q.parent == handleRoot:
+	case q.handle == rootHandle:
+		marks := p.Marks
 		p.QueueCounters = q.counters
-	case q.kind != "bfifo":
+		p.Marks = marks
+	case q.kind != "bfifo" && q.kind != "red":
 	case q.parent == rootHandle|minorKV:
 		p.KV = q.counters
 	case q.parent == rootHandle|minorBack:
@@ -95,6 +99,7 @@ const sizeofTcmsg = 20
 
 func parseQdisc(p []byte) qdisc {
 	q := qdisc{index: rtnl.U32(p, 4), handle: rtnl.U32(p, 8), parent: rtnl.U32(p, 12)}
+	var stats []byte
 	rtnl.Attrs(rtnl.Skip(p, sizeofTcmsg), func(typ uint16, v []byte) {
 		switch typ {
 		case unix.TCA_KIND:
@@ -103,8 +108,12 @@ func parseQdisc(p []byte) qdisc {
 			q.options = append([]byte(nil), v...)
 		case unix.TCA_STATS2:
 			q.counters = parseStats(v)
+			stats = v
 		}
 	})
+	if q.kind == "red" {
+		q.counters.Marks = uint64(rtnl.U32(rtnl.Find(stats, tcaStatsApp), redXstatsMarked))
+	}
 	return q
 }
 

@@ -64,7 +64,7 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 	case ProbeVeth:
 		askVeth(&b)
 	case ProbeTBF:
-		addTBF(&b, loIndex, &fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}, "lo")
+		addTBF(&b, loIndex, handleRoot, &probeShape, "lo")
 	case ProbeHTB:
 		askQdisc(&b, "htb", func() {
 			b.Nest(tcaHTBInit)
@@ -80,10 +80,14 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 		addClass(&b, loIndex, rootHandle, classLink, &fabric.Shape{Rate: 1e8, BurstBytes: 12500}, 1e8, 0, "lo")
 		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
 	case ProbeNetem:
-		// tc_netem_qopt: latency, limit, loss, gap, duplicate, jitter.
-		askQdisc(&b, "netem", func() { b.U32(0, 1000, 0, 0, 0, 0) })
+		addDelay(&b, loIndex, fabric.MinLatency, "lo")
+		addTBF(&b, loIndex, delayClass, &probeShape, "lo")
 	case ProbeRED:
-		askRED(&b)
+		marking := probeShape
+		marking.MarkBytes = probeShape.LimitBytes / 2
+		addTBF(&b, loIndex, handleRoot, &marking, "lo")
+	case ProbeDCTCP:
+		return askCongestionControl("dctcp")
 	case ProbeHashPolicy3:
 		if err := writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}); err != nil {
 			return err
@@ -116,16 +120,19 @@ func askQdisc(b *rtnl.Batch, kind string, options func()) {
 	b.End()
 }
 
-// askRED sends tc_red_qopt (limit, thresholds, logarithms, flags), and the
-// table of idle-time shifts and the probability that go with it.
-func askRED(b *rtnl.Batch) {
-	const tcaREDParms, tcaREDStab, tcaREDMaxP = 1, 2, 3
-	askQdisc(b, "red", func() {
-		b.Nest(tcaREDParms)
-		b.U32(100_000, 30_000, 60_000)
-		b.U8(5, 15, 20, 0)
-		b.End()
-		b.Attr(tcaREDStab, make([]byte, 256))
-		b.AttrU32(tcaREDMaxP, 1<<31)
-	})
+// probeShape is any shape that a port could have.
+var probeShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
+
+// askCongestionControl gives a socket a congestion control, for which the kernel
+// loads a module if it has one.
+func askCongestionControl(name string) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err != nil {
+		return fmt.Errorf("set congestion control %s: %w", name, err)
+	}
+	return nil
 }

@@ -24,27 +24,34 @@ const dataPort = 5001
 // patience bounds every wait in these tests.
 const patience = 60 * time.Second
 
-// cubic sets the congestion control of a socket, which is what agents do.
-func cubic(_, _ string, c syscall.RawConn) error {
-	var err error
-	ctlErr := c.Control(func(fd uintptr) {
-		if err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "cubic"); err == nil {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+// congestion sets the congestion control of a socket, which is what agents do.
+func congestion(name string) func(_, _ string, c syscall.RawConn) error {
+	return func(_, _ string, c syscall.RawConn) error {
+		var err error
+		ctlErr := c.Control(func(fd uintptr) {
+			if err = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err == nil {
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+			}
+		})
+		if ctlErr != nil {
+			return ctlErr
 		}
-	})
-	if ctlErr != nil {
-		return ctlErr
+		return err
 	}
-	return err
 }
 
 // mustListen opens a TCP listener on a host's first address. The sockets of
 // one thread stay in the namespace they were made in.
 func mustListen(tb testing.TB, f *kernel.Fabric, host fabric.NodeID) *net.TCPListener {
 	tb.Helper()
+	return mustListenWith(tb, f, host, "cubic")
+}
+
+func mustListenWith(tb testing.TB, f *kernel.Fabric, host fabric.NodeID, control string) *net.TCPListener {
+	tb.Helper()
 	var l net.Listener
 	require.NoError(tb, f.Do(host, func() (err error) {
-		lc := net.ListenConfig{Control: cubic}
+		lc := net.ListenConfig{Control: congestion(control)}
 		lc.SetMultipathTCP(false)
 		l, err = lc.Listen(context.Background(), "tcp4", netip.AddrPortFrom(f.Plan().Nodes[host].Addrs[0], dataPort).String())
 		return err
@@ -62,10 +69,15 @@ type connection struct {
 // measured later begins on an established path.
 func mustConnect(tb testing.TB, f *kernel.Fabric, src, dst fabric.NodeID, l *net.TCPListener, sport uint16) connection {
 	tb.Helper()
+	return mustConnectWith(tb, f, src, dst, l, sport, "cubic")
+}
+
+func mustConnectWith(tb testing.TB, f *kernel.Fabric, src, dst fabric.NodeID, l *net.TCPListener, sport uint16, control string) connection {
+	tb.Helper()
 	var c net.Conn
 	require.NoError(tb, f.Do(src, func() (err error) {
 		d := net.Dialer{
-			Timeout: patience, Control: cubic,
+			Timeout: patience, Control: congestion(control),
 			LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(f.Plan().Nodes[src].Addrs[0], sport)),
 		}
 		c, err = d.DialContext(tb.Context(), "tcp4", netip.AddrPortFrom(f.Plan().Nodes[dst].Addrs[0], dataPort).String())

@@ -57,9 +57,9 @@ func sysctls(n *fabric.Node, f Features) []sysctl {
 	return out
 }
 
-// detectFeatures looks for the settings that older kernels lack. Their files
-// are there in every namespace or in none.
-func detectFeatures(opt Options) Features {
+// detectFeatures looks for what not every kernel has. The files of settings are
+// there in every namespace or in none.
+func detectFeatures(plan *fabric.Plan, opt Options) Features {
 	has := func(key string) bool {
 		_, err := os.Stat("/proc/sys/net/" + key)
 		return err == nil
@@ -67,6 +67,7 @@ func detectFeatures(opt Options) Features {
 	f := Features{
 		HashSeed: !opt.NoHashSeed && has("ipv4/fib_multipath_hash_seed"), RTOMinSysctl: has("ipv4/tcp_rto_min_us"),
 		ToRHashFields: fields5Tuple, AggHashFields: fields5Tuple,
+		Latency: plan.Delayed() && ProbeNetem.Check() == nil,
 	}
 	if !f.HashSeed {
 		f.AggHashFields = fieldsNoDst

@@ -44,7 +44,7 @@ func BenchmarkTBFBatched(b *testing.B) {
 		for b.Loop() {
 			batch.Reset()
 			for range pairs {
-				addTBF(&batch, loIndex, &benchShape, "lo")
+				addTBF(&batch, loIndex, handleRoot, &benchShape, "lo")
 				batch.Begin(unix.RTM_DELQDISC, 0, "remove tbf from", "lo")
 				tcmsg(&batch, loIndex, 0, handleRoot, 0)
 			}

@@ -23,11 +23,12 @@ const (
 	htbVersion                                          = 3
 )
 
-// Handles of the qdisc tree. The root has one handle whether TBF or HTB; with
-// classes, class 1:10 holds qdisc 10: and so on.
+// Handles of the qdisc tree. The shaper has one handle whether TBF or HTB, and
+// whether it is the root or below a delay; with classes, class 1:10 holds qdisc
+// 10: and so on.
 const (
 	rootHandle   = 1 << 16
-	classLink    = rootHandle | 1
+	classLink    = rootHandle | 1 // HTB's class of the whole link, and the place of TBF's queue
 	minorKV      = 0x10
 	minorBack    = 0x20
 	minorOther   = 0x30
@@ -61,18 +62,23 @@ func ticks(bytes int, rate uint64) uint32 {
 	return uint32(min(t, math.MaxUint32))
 }
 
-func addShaping(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
+func addShaping(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, delayed bool) {
+	index, parent := ifindexOf(plan, p), shaperParent(delayed)
+	if delayed {
+		addDelay(b, index, p.Shape.Delay, p.Name)
+	}
 	if p.Shape.Classes {
-		addHTB(b, plan, p)
+		addHTB(b, plan, p, parent)
 		return
 	}
-	addTBF(b, ifindexOf(plan, p), &p.Shape, p.Name)
+	addTBF(b, index, parent, &p.Shape, p.Name)
 }
 
-func addTBF(b *rtnl.Batch, index uint32, s *fabric.Shape, name string) {
+// addTBF makes a token bucket. Its own queue is a FIFO of the limit in bytes.
+func addTBF(b *rtnl.Batch, index, parent uint32, s *fabric.Shape, name string) {
 	rate := byteRate(s.Rate)
 	b.Begin(unix.RTM_NEWQDISC, createNew, "add tbf to", name)
-	tcmsg(b, index, rootHandle, handleRoot, 0)
+	tcmsg(b, index, rootHandle, parent, 0)
 	b.AttrString(unix.TCA_KIND, "tbf")
 	b.Nest(unix.TCA_OPTIONS)
 	b.Nest(tcaTBFParms)
@@ -85,6 +91,9 @@ func addTBF(b *rtnl.Batch, index uint32, s *fabric.Shape, name string) {
 		b.AttrU64(tcaTBFRate64, rate)
 	}
 	b.End()
+	if s.MarkBytes > 0 {
+		addQueue(b, index, markHandle, classLink, s, name)
+	}
 }
 
 // trafficClass is one leaf of a port with classes.
@@ -103,10 +112,10 @@ func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
 	}
 }
 
-func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
+func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, parent uint32) {
 	index, s := ifindexOf(plan, p), &p.Shape
 	b.Begin(unix.RTM_NEWQDISC, createNew, "add htb to", p.Name)
-	tcmsg(b, index, rootHandle, handleRoot, 0)
+	tcmsg(b, index, rootHandle, parent, 0)
 	b.AttrString(unix.TCA_KIND, "htb")
 	b.Nest(unix.TCA_OPTIONS)
 	b.Nest(tcaHTBInit)
@@ -117,12 +126,7 @@ func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
 	for _, c := range classesOf(plan, s) {
 		class := uint32(rootHandle) | c.minor
 		addClass(b, index, classLink, class, s, c.rate, c.prio, p.Name)
-		b.Begin(unix.RTM_NEWQDISC, createNew, "add bfifo to", p.Name)
-		tcmsg(b, index, c.minor<<16, class, 0)
-		b.AttrString(unix.TCA_KIND, "bfifo")
-		b.Nest(unix.TCA_OPTIONS)
-		b.U32(uint32(s.LimitBytes))
-		b.End()
+		addQueue(b, index, c.minor<<16, class, s, p.Name)
 		if c.dscp >= 0 {
 			addDSCPFilter(b, index, class, c.dscp, p.Name)
 		}

@@ -82,15 +82,20 @@ type Features struct {
 	// RTOMinSysctl: tcp_rto_min_us exists (Linux 6.11); where it does not, the
 	// route metric alone sets the least retransmission time to 5 ms.
 	RTOMinSysctl bool `json:"rto_min_sysctl"`
+	// Latency: the ports have the delays of the plan (netem). False where the plan has
+	// none or ProbeNetem says no; links then have no latency of their own.
+	Latency bool `json:"latency"`
 }
 
 // QueueCounters are what one queue has done since it was made. Bytes and
 // Packets count what left it: Ethernet frames with their 14-byte header, each
-// segment of an offloaded packet for itself. Drops counts what it refused:
-// packets as they were handed to it, each up to a sender's segment bound.
+// segment of an offloaded packet for itself. Drops counts what it refused, Marks
+// what it marked (ECN): packets as they were handed to it, each up to a sender's
+// segment bound.
 type QueueCounters struct {
 	Bytes, Packets uint64
 	Drops          uint64
+	Marks          uint64
 	// BacklogBytes and BacklogPackets wait in the queue at this moment.
 	BacklogBytes, BacklogPackets uint64
 }

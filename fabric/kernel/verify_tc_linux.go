@@ -19,35 +19,84 @@ func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []string, e
 		return nil, err
 	}
 	for _, p := range f.plan.Ports[n.ID] {
-		kind := "tbf"
-		if p.Shape.Classes {
-			kind = "htb"
-		}
-		index, object := ifindexOf(f.plan, p), "port "+p.Name
-		i := slices.IndexFunc(qdiscs, func(q qdisc) bool { return q.index == index && q.parent == handleRoot })
-		if i < 0 || qdiscs[i].kind != kind {
-			got := "none"
-			if i >= 0 {
-				got = qdiscs[i].kind
-			}
-			diffs = append(diffs, difference(n, object, "root qdisc %s, want %s", got, kind))
-			continue
-		}
-		if !p.Shape.Classes {
-			for _, d := range checkTBF(qdiscs[i].options, &p.Shape) {
-				diffs = append(diffs, difference(n, object, "tbf %s", d))
-			}
-			continue
-		}
-		d, err := f.verifyHTB(ns, qdiscs, index, &p.Shape)
+		found, err := f.verifyPort(ns, ofPort(qdiscs, ifindexOf(f.plan, p)), p)
 		if err != nil {
 			return nil, fmt.Errorf("port %s: %w", p.Name, err)
 		}
-		for _, d := range d {
-			diffs = append(diffs, difference(n, object, "htb %s", d))
+		for _, d := range found {
+			diffs = append(diffs, difference(n, "port "+p.Name, "%s", d))
 		}
 	}
 	return diffs, nil
+}
+
+// portQdiscs are the qdiscs of one port.
+type portQdiscs []qdisc
+
+func ofPort(all []qdisc, index uint32) (own portQdiscs) {
+	for _, q := range all {
+		if q.index == index {
+			own = append(own, q)
+		}
+	}
+	return own
+}
+
+// at is the qdisc that hangs below a parent, nil where there is none.
+func (q portQdiscs) at(parent uint32) *qdisc {
+	i := slices.IndexFunc(q, func(q qdisc) bool { return q.parent == parent })
+	if i < 0 {
+		return nil
+	}
+	return &q[i]
+}
+
+// verifyPort checks a port from its root down: the delay if it has one, the shaper,
+// the queues.
+func (f *Fabric) verifyPort(ns *namespace, qdiscs portQdiscs, p *fabric.Port) (diffs []string, err error) {
+	where := "root qdisc"
+	if f.delayed(p) {
+		root := qdiscs.at(handleRoot)
+		if root.kindOf() != "netem" {
+			return []string{fmt.Sprintf("root qdisc %s, want netem", root.kindOf())}, nil
+		}
+		for _, d := range checkDelay(root.options, p.Shape.Delay) {
+			diffs = append(diffs, "netem "+d)
+		}
+		where = "qdisc behind the delay"
+	}
+	kind := "tbf"
+	if p.Shape.Classes {
+		kind = "htb"
+	}
+	shaper := qdiscs.at(shaperParent(f.delayed(p)))
+	if shaper.kindOf() != kind {
+		return append(diffs, fmt.Sprintf("%s %s, want %s", where, shaper.kindOf(), kind)), nil
+	}
+	var found []string
+	if p.Shape.Classes {
+		found, err = f.verifyHTB(ns, qdiscs, shaper, &p.Shape)
+	} else {
+		found = checkTBF(shaper.options, &p.Shape)
+		queue := qdiscs.at(classLink) // the shaper's own queue is in no list
+		if p.Shape.MarkBytes > 0 {
+			found = append(found, checkQueue(queue, &p.Shape)...)
+		} else if queue.kindOf() == "red" {
+			found = append(found, "marks, want a plain queue")
+		}
+	}
+	for _, d := range found {
+		diffs = append(diffs, kind+" "+d)
+	}
+	return diffs, err
+}
+
+// kindOf is a qdisc's kind in words; none for nil.
+func (q *qdisc) kindOf() string {
+	if q == nil {
+		return "none"
+	}
+	return q.kind
 }
 
 // wideRate reads a rate from tc_ratespec or, above 32 bits, its attribute.
@@ -89,7 +138,8 @@ func checkTBF(options []byte, s *fabric.Shape) (diffs []string) {
 	return diffs
 }
 
-func (f *Fabric) verifyHTB(ns *namespace, qdiscs []qdisc, index uint32, s *fabric.Shape) (diffs []string, err error) {
+func (f *Fabric) verifyHTB(ns *namespace, qdiscs portQdiscs, htb *qdisc, s *fabric.Shape) (diffs []string, err error) {
+	index := htb.index
 	classes, err := dumpTC(ns.conn, unix.RTM_GETTCLASS, "classes", index, 0)
 	if err != nil {
 		return nil, err
@@ -98,8 +148,7 @@ func (f *Fabric) verifyHTB(ns *namespace, qdiscs []qdisc, index uint32, s *fabri
 	if err != nil {
 		return nil, err
 	}
-	root := slices.IndexFunc(qdiscs, func(q qdisc) bool { return q.index == index && q.parent == handleRoot })
-	global := rtnl.Find(qdiscs[root].options, tcaHTBInit)
+	global := rtnl.Find(htb.options, tcaHTBInit)
 	if def := rtnl.U32(global, 8); def != minorOther {
 		diffs = append(diffs, fmt.Sprintf("default class 1:%x, want 1:%x", def, minorOther))
 	}
@@ -110,12 +159,8 @@ func (f *Fabric) verifyHTB(ns *namespace, qdiscs []qdisc, index uint32, s *fabri
 	for _, c := range classesOf(f.plan, s) {
 		class := uint32(rootHandle) | c.minor
 		diffs = append(diffs, checkClass(classes, class, c.prio, s, c.rate)...)
-		i := slices.IndexFunc(qdiscs, func(q qdisc) bool { return q.index == index && q.parent == class })
-		switch {
-		case i < 0 || qdiscs[i].kind != "bfifo":
-			diffs = append(diffs, fmt.Sprintf("class 1:%x has no bfifo", c.minor))
-		case rtnl.U32(qdiscs[i].options, 0) != uint32(s.LimitBytes):
-			diffs = append(diffs, fmt.Sprintf("class 1:%x limit %d bytes, want %d", c.minor, rtnl.U32(qdiscs[i].options, 0), s.LimitBytes))
+		for _, d := range checkQueue(qdiscs.at(class), s) {
+			diffs = append(diffs, fmt.Sprintf("class 1:%x %s", c.minor, d))
 		}
 		if c.dscp >= 0 && !hasFilter(filters, class, c.dscp) {
 			diffs = append(diffs, fmt.Sprintf("no filter sends dscp %d to class 1:%x", c.dscp, c.minor))

@@ -48,8 +48,9 @@ var without = map[string]string{
 	"u32":       "background traffic cannot be told from transfers: oracle.separation must be none",
 	"hash-seed": "switches above the rack hash other fields instead; polarization is avoided less well",
 	"rto-min":   "the 5 ms retransmission floor comes from route metrics alone",
-	"netem":     "nothing yet: link latency is not emulated on any kernel",
-	"red":       "nothing yet: queues drop and do not mark",
+	"netem":     "links have no latency of their own, and every run says so",
+	"red":       "transfer.congestionControl: dctcp is refused, since queues could not mark",
+	"dctcp":     "transfer.congestionControl: dctcp is refused",
 }
 
 // Examine tries everything.
@@ -64,7 +65,7 @@ func Examine(ctx context.Context) *Report {
 		}
 		r.add(Check{Name: p.Name, Required: p.Required, Need: p.Need, Without: without[p.Name]}, p.Check(), kernel.ErrUnsupported)
 	}
-	for _, cc := range []string{"cubic", "reno", "bbr", "dctcp"} {
+	for _, cc := range []string{"cubic", "reno", "bbr"} {
 		c := Check{
 			Name: "tcp " + cc, Required: cc == "cubic", Need: "CONFIG_TCP_CONG_" + strings.ToUpper(cc),
 			Without: "transfer.congestionControl: " + cc + " is refused",

@@ -60,11 +60,11 @@ func Preflight(s *scenarios.Scenario, p *fabric.Plan, opt Options) error {
 	if err := NeedRoot(); err != nil {
 		return err
 	}
-	if err := supported(p); err != nil {
-		return err
-	}
 	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
 		return fmt.Errorf("transfer.congestionControl: %w", err)
+	}
+	if err := supported(p); err != nil {
+		return err
 	}
 	if err := fits(p, s); err != nil {
 		return err
@@ -90,6 +90,11 @@ func supported(p *fabric.Plan) error {
 	for _, probe := range need {
 		if err := probe.Check(); err != nil {
 			return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` tells all that is missing)", err)
+		}
+	}
+	if p.Marks() {
+		if err := kernel.ProbeRED.Check(); err != nil {
+			return fmt.Errorf("transfer.congestionControl: %s needs switch queues that mark: %w; take cubic or load the module", scenarios.CongestionDCTCP, err)
 		}
 	}
 	return nil

@@ -126,7 +126,7 @@ start=$(date +%s%N)
 timeout --kill-after=5 "$timeout" qemu-system-x86_64 -accel "${VM_ACCEL:-tcg}" -cpu "${VM_CPU:-max}" \
   -smp "${VM_CPUS:-2}" -m "${VM_MEMORY:-1024}" -nodefaults -display none -no-reboot -nic none \
   -kernel "$cache/kernel/boot/vmlinuz-$version" -initrd "$work/initrd" \
-  -append "console=ttyS0 quiet panic=-1 mitigations=off" \
+  -append "console=ttyS0 quiet panic=-1 mitigations=off clocksource=tsc tsc=reliable" \
   -serial "file:$cache/console.log" -serial "file:$work/output" </dev/null 2>"$work/qemu.log" || {
   status=$?
   cat "$work/output" 2>/dev/null || true

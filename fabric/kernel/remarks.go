@@ -1,0 +1,70 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+)
+
+// Latency is the one-way latency, in paper time, that the links of a tier add up to;
+// 0 where they have none of their own.
+func (f *Fabric) Latency() [4]time.Duration {
+	if !f.Features().Latency {
+		return [4]time.Duration{}
+	}
+	return f.Plan().Latency
+}
+
+// Remarks says in sentences what the fabric emulates of latency and of marking, and
+// what it does not.
+func (f *Fabric) Remarks() []string {
+	var lack error
+	if f.Plan().Delayed() && !f.Features().Latency {
+		lack = ProbeNetem.Check()
+	}
+	return append([]string{latencyRemark(f.Plan(), lack)}, markRemarks(f.Plan())...)
+}
+
+// latencyRemark words the latency of a plan's links; lack is why this kernel cannot
+// give them any.
+func latencyRemark(p *fabric.Plan, lack error) string {
+	const floor = "the host's own forwarding, some 25 us a round trip"
+	switch {
+	case lack != nil:
+		return fmt.Sprintf("link latency is not emulated, since this kernel cannot (%v); what remains is %s", lack, floor)
+	case !p.Delayed():
+		return fmt.Sprintf("link latency is not emulated: all of it is under %v; what remains is %s", fabric.MinLatency, floor)
+	}
+	var tiers []string
+	for tier := 1; tier < len(p.Latency); tier++ {
+		what := "none"
+		if p.Latency[tier] > 0 {
+			what = p.Latency[tier].String()
+		}
+		tiers = append(tiers, fmt.Sprintf("%s at tier %d", what, tier))
+	}
+	return fmt.Sprintf("link latency is emulated, one way %s; added to it is %s", strings.Join(tiers, ", "), floor)
+}
+
+// markRemarks tells from what backlog on queues mark.
+func markRemarks(p *fabric.Plan) []string {
+	var from []int
+	for i := range p.Links {
+		for _, s := range []*fabric.Shape{&p.Links[i].A.Shape, &p.Links[i].B.Shape} {
+			if s.MarkBytes > 0 {
+				from = append(from, s.MarkBytes)
+			}
+		}
+	}
+	if len(from) == 0 {
+		return nil
+	}
+	least, most := slices.Min(from), slices.Max(from)
+	if least == most {
+		return []string{fmt.Sprintf("switch ports mark packets (ECN) from a backlog of %d bytes on", least)}
+	}
+	return []string{fmt.Sprintf("switch ports mark packets (ECN) from a backlog of %d to %d bytes on, by their rates", least, most)}
+}
