@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -39,7 +38,7 @@ func (r *run) flowConfig(seed uint64) flowworld.Config {
 	cfg := trials.FlowWorld(r.opt.Scenario, r.plan, seed)
 	if r.lab != nil {
 		cfg.Framing = flowsim.FullSegmentFraming
-		cfg.Latency = [4]time.Duration{} // the emulated links have none
+		cfg.Latency = r.lab.Fabric.Latency() // the emulated links', if they have any
 	}
 	return cfg
 }

@@ -130,8 +130,8 @@ func (r *run) remarks() []string {
 	t := r.opt.Scenario.Transfer
 	notes := []string{
 		fmt.Sprintf("%d TCP streams a transfer, %s, paths %s; the number of streams moves results more than TCP does", t.Streams, t.CongestionControl, t.Paths),
-		"link latency is not emulated; what remains is the host's own forwarding, some 25 us a round trip",
 	}
+	notes = append(notes, r.lab.Fabric.Remarks()...)
 	if f := r.lab.Fabric.Features(); !f.HashSeed {
 		notes = append(notes, fmt.Sprintf("this kernel has no hash seed a switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
 	}
