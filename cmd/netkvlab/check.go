@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/doctor"
 	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -22,10 +24,10 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `Checks scenarios, with the traces and flow files they name, and prints them with every
 default written out. All faults of a file are listed, each as file:line: key: what.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for i, ref := range args {
-				s, err := validate(ref, settings)
+				s, err := a.validate(cmd.Context(), ref, settings)
 				if err == nil {
 					a.noteHost(s)
 					err = a.printScenario(s, i)
@@ -48,19 +50,31 @@ func (a *app) noteHost(s *scenarios.Scenario) {
 	}
 }
 
-func validate(ref string, settings []string) (*scenarios.Scenario, error) {
+func (a *app) validate(ctx context.Context, ref string, settings []string) (*scenarios.Scenario, error) {
 	s, err := scenarios.Load(ref, settings...)
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.ResolveScale(s); err != nil {
-		return nil, err
+	// The workload first: auto looks at what it asks for.
+	plain := *s
+	if plain.Scale.Rate == 0 {
+		plain.Scale.Rate = 1
 	}
-	p, err := lab.Plan(s)
+	p, err := lab.Plan(&plain)
 	if err != nil {
 		return nil, err
 	}
-	return s, lab.CheckWorkload(s, p)
+	if err := lab.CheckWorkload(s, p); err != nil {
+		return nil, err
+	}
+	h, _ := a.carries() // why it is not calibrated does not matter here
+	choice, err := scaling.Choose(ctx, s, h, 1)
+	if err != nil {
+		return nil, err
+	}
+	s.Scale.Rate = choice.Rate
+	_, err = lab.Plan(s)
+	return s, err
 }
 
 func (a *app) printScenario(s *scenarios.Scenario, n int) error {
@@ -98,11 +112,17 @@ func (a *app) schemaCommand() *cobra.Command {
 }
 
 func (a *app) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var calibrate bool
+	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do and what it lacks",
-		Args:  cobra.NoArgs,
+		Long: `Tries everything that a lab needs of the kernel. With --calibrate it measures instead what this
+host carries, in some eight seconds, and saves it: scale.rate: auto then goes by it.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if calibrate {
+				return a.calibrate(cmd.Context())
+			}
 			r := doctor.Examine(cmd.Context())
 			if a.output == "json" {
 				if err := a.printJSON(r); err != nil {
@@ -116,6 +136,8 @@ func (a *app) doctorCommand() *cobra.Command {
 			return r.Err()
 		},
 	}
+	cmd.Flags().BoolVar(&calibrate, "calibrate", false, "measure what this host forwards, and how late its timers are")
+	return cmd
 }
 
 func (a *app) versionCommand() *cobra.Command {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/netkvlab/netkvlab/internal/calibration"
 	"github.com/netkvlab/netkvlab/internal/lab"
 )
 
@@ -45,7 +46,7 @@ that is not marked as the lab's.`,
 				removed = append(removed, r)
 			}
 			if all {
-				if err := a.dropImages(cmd.Context(), opt); err != nil {
+				if err := errors.Join(a.dropImages(cmd.Context(), opt), a.dropCalibration(opt)); err != nil {
 					errs = append(errs, err)
 				}
 			}
@@ -65,6 +66,15 @@ func (a *app) dropImages(ctx context.Context, opt lab.Options) error {
 	images, err := opt.Containers.RemoveImages(ctx)
 	for _, ref := range images {
 		opt.Progress.Note("removed image %s", ref)
+	}
+	return err
+}
+
+// dropCalibration removes what is known of the host, for the same reason.
+func (a *app) dropCalibration(opt lab.Options) error {
+	was, err := calibration.Remove(a.store.Root)
+	if was {
+		opt.Progress.Note("removed this host's calibration; `netkvlab doctor --calibrate` makes another")
 	}
 	return err
 }

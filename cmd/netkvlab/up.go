@@ -146,7 +146,8 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 		return err
 	}
 	defer opt.Progress.Close()
-	if err := lab.ResolveScale(s); err != nil {
+	notes, err := a.chooseScale(ctx, s, 1, opt.Progress)
+	if err != nil {
 		return err
 	}
 	out := f.out
@@ -167,7 +168,7 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
 		return a.printLab(ctx, s.Name, opt)
 	}
-	outcome, runErr := a.experiment(ctx, l, s, out, f.worlds, opt)
+	outcome, runErr := a.experiment(ctx, l, s, out, f.worlds, notes, opt)
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	_, removeErr := l.Remove(cleanup)
@@ -175,8 +176,8 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
 }
 
-func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, worlds []string, opt lab.Options) (*experiment.Outcome, error) {
-	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Worlds: worlds, Version: version, Progress: opt.Progress})
+func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, worlds, notes []string, opt lab.Options) (*experiment.Outcome, error) {
+	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Worlds: worlds, Notes: notes, Version: version, Progress: opt.Progress})
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.
@@ -236,7 +237,7 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
-			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, f.worlds, opt)
+			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, f.worlds, nil, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()
 			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)

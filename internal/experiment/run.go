@@ -24,6 +24,7 @@ type Options struct {
 	Scenario *scenarios.Scenario // the lab's, perhaps with fewer policies or other seeds
 	Out      string              // run folder, made by Run; must be absent or empty
 	Version  string
+	Notes    []string          // what a reader must know of how the run was set up
 	Runtimes map[string]string // container runtime versions for host.json
 	Progress *lab.Progress
 }

@@ -135,5 +135,6 @@ func (r *run) remarks() []string {
 	if f := r.lab.Fabric.Features(); !f.HashSeed {
 		notes = append(notes, fmt.Sprintf("this kernel has no hash seed a switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
 	}
+	notes = append(notes, r.opt.Notes...)
 	return append(notes, r.workload...)
 }

@@ -1,0 +1,204 @@
+package calibration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/kvagent"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Lab is the name that the scratch fabric's namespaces carry, so that `netkvlab ps`
+// shows and `netkvlab down` removes what a killed calibration has left.
+const Lab = "netkvlab-calibration"
+
+const (
+	// settle is how long flows run before they are counted: past their slow start.
+	settle = 300 * time.Millisecond
+	// part is one of the measurements whose median counts; there are parts of them.
+	part, parts = 400 * time.Millisecond, 3
+	// busyNoted of the CPUs in other hands is worth a remark, busyRefused spoils the result.
+	busyNoted, busyRefused = 0.05, 0.25
+	// timers is how many wake-ups are measured, one every millisecond.
+	timers = 400
+	// undoTime bounds the clean-up after an interruption.
+	undoTime = 20 * time.Second
+)
+
+// scratch is the fabric that is measured: two pods, so that flows take six hops, with
+// the paper's rates.
+const scratch = `
+name: ` + Lab + `
+topology: {pods: 2, racksPerPod: 2, serversPerRack: 1, gpusPerServer: 8, nicRate: 100Gbps, aggsPerPod: 2, coresPerAgg: 2, oversubscription: {rack: 2, pod: 4}}
+placement: {unit: rack, pattern: [prefill, decode]}
+model: {preset: llama-3-70b, tensorParallel: 4}
+workload: {kind: synthetic, synthetic: {profile: rag, requests: 1, rate: 1/s}}
+policies: [rr]
+`
+
+// The scales that are measured: links from 25 Mbit/s, where plans have two segments a
+// burst, to 250, and one at which the links are too fast for any host.
+var (
+	steps     = []float64{1000, 400, 200, 100}
+	saturated = 5.0
+)
+
+// Measure calibrates this host. progress is told what is going on.
+func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
+	h, err := results.ReadHost(os.DirFS("/"), "", nil)
+	if err != nil {
+		return nil, err
+	}
+	c := &Calibration{Format: format, Kernel: h.Kernel, CPUModel: h.CPUModel, CPUs: h.CPUsUsable, Date: time.Now().UTC().Truncate(time.Second)}
+	progress("calibrating: the idle host")
+	if c.TimerIdle, err = c.others(ctx); err != nil {
+		return nil, err
+	}
+	for _, scale := range steps {
+		progress(fmt.Sprintf("calibrating: links of the paper's rates / %g", scale))
+		last := scale == steps[len(steps)-1]
+		if err := c.onFabric(ctx, scale, func(ctx context.Context, r *rig) error { return c.step(ctx, r, last) }); err != nil {
+			return nil, err
+		}
+	}
+	progress("calibrating: as many packets as the host carries")
+	if err := c.onFabric(ctx, saturated, c.saturate); err != nil {
+		return nil, err
+	}
+	_, err = c.others(ctx) // who came meanwhile has had a share of the CPUs, too
+	return c, err
+}
+
+// others looks at the host while nothing of ours runs, and refuses to measure beside
+// programs that use much of it.
+func (c *Calibration) others(ctx context.Context) (Lateness, error) {
+	idle, late, err := watched(ctx, func(ctx context.Context) ([]time.Duration, error) {
+		return kvagent.TimerLateness(ctx, timers, time.Millisecond)
+	})
+	if err != nil {
+		return Lateness{}, err
+	}
+	c.Others = max(c.Others, 1-idle)
+	if c.Others > busyRefused {
+		return Lateness{}, fmt.Errorf("other programs use %.0f%% of the CPUs: calibrate when the host is quiet", 100*c.Others)
+	}
+	return lateness(late), nil
+}
+
+// watched gives the host's idle share while something is done.
+func watched[T any](ctx context.Context, do func(context.Context) (T, error)) (idle float64, out T, err error) {
+	host := fidelity.NewHost(os.DirFS("/proc"))
+	host.Start()
+	out, err = do(ctx)
+	host.Stop()
+	l := host.Load()
+	return l.Idle, out, errors.Join(err, l.Err)
+}
+
+// onFabric makes the scratch fabric at a scale, works on it and removes it, also when
+// the context ends.
+func (c *Calibration) onFabric(ctx context.Context, scale float64, work func(context.Context, *rig) error) (err error) {
+	s, err := scenarios.Parse(Lab, []byte(scratch))
+	if err != nil {
+		return err
+	}
+	plan, err := fabric.New(s, scenarios.Scale{Rate: scale, Time: 1})
+	if err != nil {
+		return err
+	}
+	f, err := kernel.Apply(ctx, Lab, plan, kernel.Options{})
+	if err != nil {
+		return fmt.Errorf("calibrate: %w (`netkvlab down %s` removes an earlier one)", err, Lab)
+	}
+	defer func() {
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+		defer cancel()
+		errClose := f.Close() // its handles would hold the namespaces
+		_, errRemove := kernel.Remove(undo, Lab, kernel.Options{})
+		err = errors.Join(err, errClose, errRemove)
+	}()
+	r := &rig{fabric: f, plan: plan}
+	defer r.stop()
+	return work(ctx, r)
+}
+
+// step fills all links and takes what a core forwards from what it did and its idle time.
+func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
+	if err := r.start(ctx, r.pairs()); err != nil {
+		return err
+	}
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
+	var perCore []float64
+	for range parts {
+		l, err := r.measure(ctx)
+		if err != nil {
+			return err
+		}
+		busy := max(1-l.Idle-c.Others, 0.01) * float64(c.CPUs)
+		perCore = append(perCore, l.HopsPerSecond/busy)
+	}
+	if timed {
+		late, err := kvagent.TimerLateness(ctx, timers, time.Millisecond)
+		if err != nil {
+			return err
+		}
+		c.TimerLoaded = lateness(late)
+	}
+	narrowest, segments := scaling.Grain(r.plan)
+	slices.Sort(perCore)
+	c.Steps = append(c.Steps, scaling.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore[parts/2]})
+	return nil
+}
+
+// saturate measures one flow, and then all.
+func (c *Calibration) saturate(ctx context.Context, r *rig) error {
+	pairs := r.pairs()
+	for _, m := range []struct {
+		pairs []pair
+		into  *Load
+	}{{pairs[:1], &c.OneFlow}, {pairs[1:], &c.Saturated}} {
+		if err := r.start(ctx, m.pairs); err != nil {
+			return err
+		}
+		if err := pause(ctx, settle); err != nil {
+			return err
+		}
+		var err error
+		if *m.into, err = r.measure(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+func lateness(late []time.Duration) Lateness {
+	if len(late) == 0 {
+		return Lateness{}
+	}
+	slices.Sort(late)
+	us := func(i int) float64 { return float64(late[i]) / float64(time.Microsecond) }
+	n := len(late)
+	return Lateness{P50: us(n / 2), P99: us(n * 99 / 100), Max: us(n - 1)}
+}

@@ -1,0 +1,200 @@
+package calibration
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+)
+
+const (
+	dataPort        = 7000
+	firstSourcePort = 10000
+	chunkBytes      = 256 << 10
+	dialTime        = 5 * time.Second
+)
+
+// pair is a connection that flows: between two instances of different pods, from a
+// source port that takes one of their paths.
+type pair struct {
+	from, to fabric.NodeID
+	slot     int
+}
+
+// rig moves bulk traffic through the scratch fabric, all from this process: a socket
+// stays in the namespace it was made in.
+type rig struct {
+	fabric *kernel.Fabric
+	plan   *fabric.Plan
+
+	listeners map[fabric.NodeID]net.Listener
+	conns     []net.Conn
+	wg        sync.WaitGroup
+
+	mu    sync.Mutex
+	bytes int64 // that arrived
+}
+
+// pairs are those that fill every core link: each prefill instance to one of the other
+// pod over every path.
+func (r *rig) pairs() []pair {
+	var out []pair
+	p := r.plan
+	for i, from := range p.Prefill {
+		to := p.Decode[(i+len(p.Decode)/2)%len(p.Decode)]
+		for slot := range p.PathCount(p.Tier(from, to)) {
+			out = append(out, pair{from, to, slot})
+		}
+	}
+	return out
+}
+
+// start opens connections and lets them flow until stop.
+func (r *rig) start(ctx context.Context, pairs []pair) error {
+	tables := map[[2]fabric.NodeID][][]uint16{}
+	for _, p := range pairs {
+		key := [2]fabric.NodeID{p.from, p.to}
+		if tables[key] == nil {
+			t, err := r.fabric.PathPorts(p.from, p.to, 0, dataPort, 1, firstSourcePort)
+			if err != nil {
+				return err
+			}
+			tables[key] = t
+		}
+		if err := r.connect(ctx, p, tables[key][p.slot][0]); err != nil {
+			return fmt.Errorf("connect %s to %s: %w", r.plan.Nodes[p.from].Name, r.plan.Nodes[p.to].Name, err)
+		}
+	}
+	return nil
+}
+
+// connect opens one connection and starts both its ends.
+func (r *rig) connect(ctx context.Context, p pair, port uint16) error {
+	l, err := r.listener(ctx, p.to)
+	if err != nil {
+		return err
+	}
+	var out net.Conn
+	err = r.fabric.Do(p.from, func() (err error) {
+		d := net.Dialer{
+			Timeout:   dialTime,
+			LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(r.plan.Nodes[p.from].Addrs[0], port)),
+		}
+		out, err = d.DialContext(ctx, "tcp4", l.Addr().String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	r.conns = append(r.conns, out)
+	in, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	r.conns = append(r.conns, in)
+	r.wg.Go(func() { send(out) })
+	r.wg.Go(func() { r.receive(in) })
+	return nil
+}
+
+func (r *rig) listener(ctx context.Context, at fabric.NodeID) (net.Listener, error) {
+	if l := r.listeners[at]; l != nil {
+		return l, nil
+	}
+	var l net.Listener
+	err := r.fabric.Do(at, func() (err error) {
+		var c net.ListenConfig
+		l, err = c.Listen(ctx, "tcp4", netip.AddrPortFrom(r.plan.Nodes[at].Addrs[0], dataPort).String())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if r.listeners == nil {
+		r.listeners = map[fabric.NodeID]net.Listener{}
+	}
+	r.listeners[at] = l
+	return l, nil
+}
+
+// send writes until the connection is closed.
+func send(c net.Conn) {
+	chunk := make([]byte, chunkBytes)
+	for {
+		if _, err := c.Write(chunk); err != nil {
+			return
+		}
+	}
+}
+
+func (r *rig) receive(c net.Conn) {
+	chunk := make([]byte, chunkBytes)
+	for {
+		n, err := io.ReadAtLeast(c, chunk, 1)
+		if err != nil {
+			return
+		}
+		r.mu.Lock()
+		r.bytes += int64(n)
+		r.mu.Unlock()
+	}
+}
+
+func (r *rig) received() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bytes
+}
+
+// packets sums what left all ports.
+func (r *rig) packets() (sum uint64, err error) {
+	counters, err := r.fabric.Counters()
+	for i := range counters {
+		sum += counters[i].Packets
+	}
+	return sum, err
+}
+
+// measure tells what goes through the fabric for a while.
+func (r *rig) measure(ctx context.Context) (Load, error) {
+	before, err := r.packets()
+	if err != nil {
+		return Load{}, err
+	}
+	bytes, since := r.received(), time.Now()
+	var took time.Duration
+	idle, after, err := watched(ctx, func(ctx context.Context) (uint64, error) {
+		if err := pause(ctx, part); err != nil {
+			return 0, err
+		}
+		n, err := r.packets()
+		took = time.Since(since)
+		return n, err
+	})
+	if err != nil {
+		return Load{}, err
+	}
+	s := took.Seconds()
+	return Load{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received()-bytes) / s, Idle: idle}, nil
+}
+
+// stop ends all flows and waits for them. A reset leaves nothing behind that would hold
+// a namespace.
+func (r *rig) stop() {
+	for _, c := range r.conns {
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+		_ = c.Close()
+	}
+	for _, l := range r.listeners {
+		_ = l.Close()
+	}
+	r.wg.Wait()
+}

@@ -1,0 +1,153 @@
+package scaling
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+const (
+	// smallest and largest bound the scales that auto chooses from.
+	smallest, largest = 50, 32000
+	// idleMean is what the host must have left on average: the flow world knows nothing
+	// of retransmissions, and neighbours want to live too.
+	idleMean = 0.5
+	// peakShare of the windows may be busier than peakBusy. A run is degraded when
+	// more than 2 % of them are busier than 90 %: half of either is left for what is
+	// not foreseen.
+	peakShare, peakBusy = 0.01, 0.85
+	// slowest is what auto lets links become to have more fabrics side by side: below,
+	// two segments of the shaper are a coarse grain (docs/fidelity.md).
+	slowest scenarios.BitsPerSecond = 25e6
+)
+
+// mantissas of the scales, in a decade: ten steps, so that none is more than 27 % off.
+var mantissas = []float64{1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8}
+
+// Choice is the scale of a run.
+type Choice struct {
+	Rate    float64
+	Fabrics int
+	// Auto: it was chosen here. Then Calibrated says by what, and Idle and PeakIdle what the host is
+	// expected to have left, as shares of its cores: on average, and in all but the
+	// busiest hundredth of the windows.
+	Auto           bool
+	Calibrated     bool
+	Idle, PeakIdle float64
+}
+
+// String is the choice in a sentence, for notes.
+func (c Choice) String() string {
+	by := "cautious constants (netkvlab doctor --calibrate measures this host)"
+	if c.Calibrated {
+		by = "this host's calibration"
+	}
+	beside := ""
+	if c.Fabrics > 1 {
+		beside = fmt.Sprintf(" for %d fabrics side by side", c.Fabrics)
+	}
+	return fmt.Sprintf("scale.rate: auto chose %g%s by %s: %.0f%% idle expected on average, %.0f%% in the busiest hundredth of the time",
+		c.Rate, beside, by, 100*c.Idle, 100*c.PeakIdle)
+}
+
+// Choose gives the smallest scale at which a host carries so many of a scenario's
+// trials side by side: half of it idle on average, and bursts too. A scale that the
+// scenario gives is kept.
+func Choose(ctx context.Context, s *scenarios.Scenario, h Host, fabrics int) (Choice, error) {
+	if s.Scale.Rate > 0 {
+		return Choice{Rate: s.Scale.Rate, Fabrics: fabrics}, nil
+	}
+	d, err := Expect(ctx, s, fabrics)
+	if err != nil {
+		return Choice{}, err
+	}
+	for rate := range scales() {
+		p, err := at(s, rate)
+		if err != nil {
+			return Choice{}, err
+		}
+		if c := d.at(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
+			c.Auto, c.Fabrics = true, fabrics
+			return c, nil
+		}
+	}
+	return Choice{}, fmt.Errorf("scale.rate: auto: this host (%d cores) carries %s at no scale up to %d: give scale.rate, a smaller topology or less load",
+		h.Cores, s.Name, largest)
+}
+
+// Parallel is how many fabrics may run a scenario's trials side by side, at most
+// `most`: as many as the host carries at the given scale, or, where the scale is auto,
+// while no link becomes slower than 25 Mbit/s. One is always allowed.
+func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int, error) {
+	for n := min(most, len(Trials(s))); n > 1; n-- {
+		d, err := Expect(ctx, s, n)
+		if err != nil {
+			return 0, err
+		}
+		p, err := slowestPlan(s)
+		if err != nil {
+			return 0, err
+		}
+		if c := d.at(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
+			return n, nil
+		}
+	}
+	return 1, nil
+}
+
+// slowestPlan is a scenario's fabric at its own scale, or at the largest that auto may
+// choose for the sake of company.
+func slowestPlan(s *scenarios.Scenario) (*fabric.Plan, error) {
+	rate := s.Scale.Rate
+	if rate == 0 {
+		p, err := at(s, 1)
+		if err != nil {
+			return nil, err
+		}
+		narrowest, _ := Grain(p)
+		rate = smallest
+		for r := range scales() {
+			if float64(narrowest)/r >= float64(slowest) {
+				rate = r
+			}
+		}
+	}
+	return at(s, rate)
+}
+
+// at plans a scenario at a rate scale.
+func at(s *scenarios.Scenario, rate float64) (*fabric.Plan, error) {
+	p, err := fabric.New(s, scenarios.Scale{Rate: rate, Time: s.Scale.Time})
+	if err != nil {
+		return nil, fmt.Errorf("plan %s at scale.rate %g: %w", s.Name, rate, err)
+	}
+	return p, nil
+}
+
+// at tells what a host would have left of its cores with a plan.
+func (d *Demand) at(h Host, p *fabric.Plan) Choice {
+	narrowest, segments := Grain(p)
+	mean, peak := d.busy(h.perCore(narrowest, segments), p.Scale.Rate)
+	cores := float64(h.Cores)
+	return Choice{Rate: p.Scale.Rate, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
+}
+
+// scales yields those that auto chooses from, from the smallest on.
+func scales() func(yield func(float64) bool) {
+	return func(yield func(float64) bool) {
+		for decade := 10.0; ; decade *= 10 {
+			for _, m := range mantissas {
+				s := math.Round(decade * m)
+				if s > largest {
+					return
+				}
+				if s >= smallest && !yield(s) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,203 @@
+package scaling
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+const (
+	// window is that of the fidelity verdict, in real time.
+	window = 250 * time.Millisecond
+	// ackShare is what acknowledgements add to the packets of a transfer.
+	ackShare = 1.34
+	// segmentBytes is the payload of a full segment, frameBits its frame's size.
+	segmentBytes = 1448
+	frameBits    = 1514 * 8
+	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
+	coresPerAgent = 0.002
+	// atMostRequests and atMostTrials bound what is looked at: the load of a longer run
+	// is taken to be that of its beginning.
+	atMostRequests, atMostTrials = 2000, 12
+)
+
+// Demand is what a scenario asks of a host at S = 1.
+type Demand struct {
+	// windows holds the packet-hops of each window of the trials that run at a time,
+	// one set of trials after the other.
+	windows []float64
+	// background are the packet-hops a second that other tenants' traffic makes, in
+	// all fabrics, and agents how many there are.
+	background float64
+	agents     int
+}
+
+// Expect runs a scenario's trials in the flow world, so many side by side.
+func Expect(ctx context.Context, s *scenarios.Scenario, fabrics int) (*Demand, error) {
+	p, err := fabric.New(s, scenarios.Scale{Rate: 1, Time: s.Scale.Time})
+	if err != nil {
+		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+	}
+	all := Trials(s)
+	all = all[:min(len(all), max(fabrics, atMostTrials))]
+	d := &Demand{
+		agents:     fabrics * (len(p.Prefill) + len(p.Decode) + len(p.Background)),
+		background: float64(fabrics) * background(s, p),
+	}
+	loads := map[uint64]*load{}
+	for first := 0; first < len(all); first += fabrics {
+		var set []float64
+		for _, t := range all[first:min(first+fabrics, len(all))] {
+			if loads[t.Seed] == nil {
+				if loads[t.Seed], err = arrivals(s, t.Seed); err != nil {
+					return nil, err
+				}
+			}
+			records, err := simulate(ctx, s, p, t, loads[t.Seed])
+			if err != nil {
+				return nil, fmt.Errorf("estimate the load of %s: %w", s.Name, err)
+			}
+			set = addLoad(set, p, records)
+		}
+		d.windows = append(d.windows, set...)
+	}
+	return d, nil
+}
+
+// Trials lists a scenario's trials in the flow world, in the order in which they run.
+func Trials(s *scenarios.Scenario) []trials.Trial {
+	policies := s.Policies
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		policies = []scenarios.Policy{{Name: controller.FlowsPolicy}}
+	}
+	var out []trials.Trial
+	for _, seed := range s.Seeds {
+		for _, p := range policies {
+			out = append(out, trials.Trial{World: results.WorldFlow, Policy: p, Seed: seed})
+		}
+	}
+	return out
+}
+
+// load is what arrives on a seed.
+type load struct {
+	requests []workload.Request
+	flows    []workload.FlowRequest
+}
+
+func arrivals(s *scenarios.Scenario, seed uint64) (*load, error) {
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		f, err := workload.LoadFlows(s, seed)
+		return &load{flows: f}, err
+	}
+	r, _, err := workload.Generate(s, seed)
+	return &load{requests: r[:min(len(r), atMostRequests)]}, err
+}
+
+func simulate(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, t trials.Trial, l *load) ([]results.Record, error) {
+	var d controller.Driver
+	var err error
+	if l.flows != nil {
+		d, err = trials.Flows(s, p, t.World, t.Seed, l.flows)
+	} else {
+		d, err = trials.Serving(s, p, t, l.requests, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	w, err := flowworld.New(trials.FlowWorld(s, p, t.Seed))
+	if err != nil {
+		return nil, err
+	}
+	if err := w.Run(ctx, d); err != nil {
+		return nil, err
+	}
+	return d.Records(), nil
+}
+
+// addLoad adds the packet-hops of a trial's transfers to the windows in which they move.
+func addLoad(windows []float64, p *fabric.Plan, records []results.Record) []float64 {
+	width := results.MS(window) / p.Scale.Time
+	end := 0.0
+	for i := range records {
+		r := &records[i]
+		end = max(end, r.TransferStartMS+r.TransferMS)
+		if r.FinishMS != nil {
+			end = max(end, *r.FinishMS)
+		}
+	}
+	for n := int(math.Ceil(end / width)); len(windows) < n; {
+		windows = append(windows, 0)
+	}
+	for i := range records {
+		r := &records[i]
+		hops := 1.0 // an NVLink
+		if r.Tier > 0 {
+			hops = 2 * float64(r.Tier)
+		}
+		for _, st := range r.Streams {
+			spread(windows, r.TransferStartMS/width, (r.TransferStartMS+st.LastMS)/width, ackShare*hops*float64(st.Bytes)/segmentBytes)
+		}
+	}
+	return windows
+}
+
+// spread adds an amount evenly from one time to another, both in windows.
+func spread(windows []float64, from, to, amount float64) {
+	to = min(to, float64(len(windows)))
+	if to <= from {
+		return
+	}
+	for w := int(from); w < len(windows) && float64(w) < to; w++ {
+		windows[w] += amount * (min(to, float64(w+1)) - max(from, float64(w))) / (to - from)
+	}
+}
+
+// background is what other tenants' traffic makes at S = 1: both directions of the core
+// links and uplinks at the asked shares, and as much again as the uplinks' on the
+// links of the hosts that it comes from and goes to.
+func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
+	u := s.Background.Utilization
+	var bits float64
+	for i := range p.Links {
+		l := &p.Links[i]
+		switch l.Tier {
+		case 2:
+			bits += 2 * 2 * u.Tier2 * float64(l.Rate)
+		case 3:
+			bits += 2 * u.Tier3 * float64(l.Rate)
+		}
+	}
+	return ackShare * bits / frameBits / p.Scale.Time
+}
+
+// busy tells how many cores a host needs at a scale, on average and in the busiest
+// hundredth of the windows.
+func (d *Demand) busy(perCore, rate float64) (mean, peak float64) {
+	fixed := coresPerAgent*float64(d.agents) + d.background/rate/perCore
+	if len(d.windows) == 0 {
+		return fixed, fixed
+	}
+	sum := 0.0
+	for _, w := range d.windows {
+		sum += w
+	}
+	cores := 1 / rate / window.Seconds() / perCore
+	return fixed + cores*sum/float64(len(d.windows)), fixed + cores*highest(d.windows, peakShare)
+}
+
+// highest is the value that a share of the values exceed.
+func highest(values []float64, share float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	return s[len(s)-1-int(share*float64(len(s)))]
+}
