@@ -166,7 +166,7 @@ func TestSplitUsesAllEqualCostPaths(t *testing.T) {
 
 func paper(t *testing.T, requests int) *scenarios.Scenario {
 	t.Helper()
-	s, err := scenarios.Load("paper-64gpu", fmt.Sprintf("workload.synthetic.requests=%d", requests))
+	s, err := scenarios.Load("paper-64gpu", "scale.rate=400", fmt.Sprintf("workload.synthetic.requests=%d", requests))
 	require.NoError(t, err)
 	return s
 }
