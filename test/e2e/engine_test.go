@@ -99,7 +99,7 @@ func ownEngine(t *testing.T, data string) *engine {
 	t.Cleanup(func() {
 		e.stop(unix.SIGTERM)
 		// An engine that was killed forgets what it had mounted.
-		sh(t, "grep -o '"+data+"/[^ ]*' /proc/self/mountinfo | xargs -r -n 1 umount -l || true")
+		sh(t, "awk '{print $5}' /proc/self/mountinfo | grep '^"+data+"' | sort -r | xargs -r -n 1 umount -l")
 	})
 	return e
 }
