@@ -4,7 +4,7 @@
 # as a user who may sudo.
 #
 #   scripts/deps.sh                what building, running and testing need
-#   scripts/deps.sh --with-docker  the container runtime too (only `--runtime docker` wants it)
+#   scripts/deps.sh --with-docker  Docker too (only `--runtime docker` and its tests want it)
 #   scripts/deps.sh --check        install nothing; exit 1 and name what is missing
 #   scripts/deps.sh --print-go     print the go command that can build this module, or "go"
 #
@@ -75,7 +75,7 @@ missing_packages() {
   [ -e /usr/include/stdlib.h ] || echo libc6-dev
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
   if [ "$with_docker" = yes ]; then
-    has docker || echo docker.io
+    { has docker && has dockerd; } || echo docker.io
   fi
 }
 

@@ -14,6 +14,9 @@
 # no list can go stale. As another user than root, the test binaries of the last three
 # run through sudo and the build cache stays yours.
 #
+# The e2e lane also tests labs of containers: where no Docker engine answers and one is
+# installed, one is started for it and stopped at the end (scripts/docker.sh).
+#
 # With CI=true a skip needs a line in test/allowed-skips.txt, and each test named in
 # test/must-run.txt must have passed. NETKVLAB_MUST names features that the tests may
 # not miss. TESTFLAGS is passed on to go test.
@@ -29,13 +32,13 @@ PATH="$(dirname "$(command -v "$go")"):$PATH"
 }
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'scripts/docker.sh stop "$work/docker"; rm -rf "$work"' EXIT
 CGO_ENABLED=0 "$go" build -o "$work/testreport" ./internal/testreport
 
 run_root=()
 if [ "$(id -u)" -ne 0 ]; then
   # sudo resets PATH whatever it is told to keep.
-  run_root=(-exec "sudo --preserve-env=CI,NETKVLAB_MUST env PATH=$PATH")
+  run_root=(-exec "sudo --preserve-env=CI,NETKVLAB_MUST,DOCKER_HOST env PATH=$PATH")
 fi
 read -r -a extra <<<"${TESTFLAGS:-}"
 
@@ -54,7 +57,7 @@ lane() {
     return 0
   fi
   echo "== $name: ${#packages[@]} packages"
-  "$go" test -json -count=1 -timeout 20m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
+  "$go" test -json -count=1 -timeout 30m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
     "$work/testreport" watch -append "$work/events" || rc=$?
   # A build error arrives in the events; what else go says comes out here.
   cat "$work/stderr" >&2
@@ -79,7 +82,11 @@ for name in "$@"; do
     unit) lane unit -race ;;
     kernel) alone kernel -race -p 1 "${run_root[@]}" ;;
     timing) alone timing -p 1 "${run_root[@]}" ;;
-    e2e) alone e2e -p 1 "${run_root[@]}" ;;
+    e2e)
+      engine=$(scripts/docker.sh start "$work/docker")
+      [ -z "$engine" ] || export DOCKER_HOST=$engine
+      alone e2e -p 1 "${run_root[@]}"
+      ;;
     *)
       echo "unknown lane $name: unit, kernel, timing or e2e" >&2
       exit 2
