@@ -18,7 +18,7 @@ import (
 const (
 	// loneTime is how long a calibration transfer takes in real time: long beside a
 	// burst of the shapers, short beside a trial.
-	loneTime = 400 * time.Millisecond
+	loneTime = 300 * time.Millisecond
 	// loneRounds bounds how often the calibration is repeated when a neighbour on the
 	// host spoils it; one round that keeps to loneNear is enough.
 	loneRounds = 5

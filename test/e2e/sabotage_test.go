@@ -34,13 +34,12 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 		name   string
 		reason string
 		harm   func(t *testing.T, errs *buffer) (end func())
-		edits  []string
 	}{
 		{name: "a CPU hog", reason: "under 10% idle in", harm: func(t *testing.T, _ *buffer) func() {
-			return hog(t, func() { spin(50 * time.Millisecond) })
+			return hog(t, unix.SCHED_NORMAL, func() { spin(50 * time.Millisecond) })
 		}},
 		{name: "a timer that hogs the clock", reason: "a timer of agent", harm: func(t *testing.T, _ *buffer) func() {
-			return hog(t, func() { // too short to make a window busy
+			return hog(t, unix.SCHED_FIFO, func() { // too short to make a window busy
 				spin(150 * time.Millisecond)
 				time.Sleep(750 * time.Millisecond)
 			})
@@ -48,8 +47,8 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 		{name: "a qdisc removed", reason: "agg0-0 port d1: root qdisc", harm: in("tc qdisc del dev d1 root", "agg0-0")},
 		{name: "a rate changed", reason: "agg0-0 port up0: tbf rate", harm: in("tc qdisc change dev up0 root handle 1: tbf rate 20mbit burst 12109 limit 65536", "agg0-0")},
 		{name: "a deep buffer", reason: "tor0-0 port up1: tbf limit 8388608 bytes, want 65536", harm: in("tc qdisc change dev up1 root handle 1: tbf rate 62500kbit burst 12109 limit 8388608", "tor0-0")},
-		{name: "a route deleted", reason: "agg0-0 route 10.0.0.0/24: is missing", harm: in("ip route del 10.0.0.0/24; ip route add 10.0.0.0/24 via 10.128.0.24", "agg0-0")},
-		{name: "an ECMP leg down", reason: "tor1-0 link up0", harm: in("ip link set up0 down", "tor1-0")},
+		{name: "a route deleted", reason: "agg0-0 route 10.0.0.0/24: next hops via 10.128.0.24", harm: in("ip route del 10.0.0.0/24; ip route add 10.0.0.0/24 via 10.128.0.24", "agg0-0")},
+		{name: "an ECMP leg down", reason: "tor1-0 port up0: interface is down, want up", harm: in("ip link set up0 down", "tor1-0")},
 		{name: "a leg that loses packets", reason: "although no shaped queue dropped them", harm: in(
 			"nft add table inet loss; nft 'add chain inet loss f { type filter hook forward priority 0; }'; nft 'add rule inet loss f numgen random mod 100 < 8 drop'", "tor0-0", "tor0-1")},
 		{name: "an agent paused", reason: "a timer of agent d0 was", harm: func(t *testing.T, errs *buffer) func() {
@@ -59,14 +58,18 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 			sh(t, "pkill -CONT -f '[k]vagent.*/e2e-sabotage/agents/d0/'")
 			return func() {}
 		}},
-		{
-			name: "too little socket memory", reason: "waited for socket buffers", edits: []string{"timeout: 20s", "timeout: 20s\n  paths: fresh"},
-			harm: in("sysctl -qw net.ipv4.tcp_wmem='4096 4096 4096'", "p0", "p1"),
-		},
+		{name: "too little socket memory", reason: "waited for socket buffers", harm: func(t *testing.T, errs *buffer) func() {
+			begun(t, errs)
+			limits := sh(t, "cat /proc/sys/net/ipv4/tcp_mem")
+			restore := func() { sh(t, "echo '"+strings.TrimSpace(limits)+"' > /proc/sys/net/ipv4/tcp_mem") }
+			t.Cleanup(restore) // of the whole host, so in any case
+			sh(t, "echo 20 40 80 > /proc/sys/net/ipv4/tcp_mem")
+			return restore
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			clean(t)
-			edits := append([]string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}"}, tt.edits...)
+			absent(t, "e2e-sabotage")
+			edits := []string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "timeout: 20s", "timeout: 3s", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}"}
 			mustRun(t, "up", "-d", scenario(t, "e2e-sabotage", edits...))
 			out := filepath.Join(t.TempDir(), "run")
 			cmd, _, errs := command(t.Context(), t.TempDir(), "run", "e2e-sabotage", "--worlds", "packet", "--strict", "--out", out)
@@ -74,7 +77,7 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 			end := tt.harm(t, errs)
 			_ = cmd.Wait()
 			end()
-			assert.Equal(t, 3, cmd.ProcessState.ExitCode(), errs)
+			assert.Contains(t, []int{1, 3}, cmd.ProcessState.ExitCode(), errs) // 1: a port that cannot be read ends the run
 			f := summary(t, out).Fidelity
 			assert.NotEqual(t, results.VerdictGood, f.Verdict)
 			assert.Contains(t, strings.Join(f.Reasons, "\n"), tt.reason)
@@ -96,8 +99,8 @@ func spin(d time.Duration) {
 	}
 }
 
-// hog runs a loop on every CPU, before any other program, until it is ended.
-func hog(t *testing.T, loop func()) (end func()) {
+// hog runs a loop on every CPU until it is ended; under SCHED_FIFO before any other program.
+func hog(t *testing.T, policy uint32, loop func()) (end func()) {
 	t.Helper()
 	quit, done := make(chan struct{}), make(chan error)
 	n := runtime.NumCPU()
@@ -107,8 +110,8 @@ func hog(t *testing.T, loop func()) (end func()) {
 			var set unix.CPUSet
 			set.Set(cpu)
 			err := unix.SchedSetaffinity(0, &set)
-			if err == nil {
-				err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10}, 0)
+			if err == nil && policy != unix.SCHED_NORMAL {
+				err = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: 10}, 0)
 			}
 			for err == nil {
 				select {
