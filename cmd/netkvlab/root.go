@@ -118,6 +118,14 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 	}, nil
 }
 
+// runtimeOf is what a standing lab's agents run in; empty where nobody knows.
+func (a *app) runtimeOf(name string) string {
+	if st, err := a.store.Load(name); err == nil {
+		return st.Runtime
+	}
+	return ""
+}
+
 func newRuntime(name string, engine *docker.Engine) (nodes.Runtime, error) {
 	switch name {
 	case "", scenarios.RuntimeProcess:

@@ -177,7 +177,13 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 }
 
 func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, worlds, notes []string, opt lab.Options) (*experiment.Outcome, error) {
-	return experiment.Run(ctx, l, experiment.Options{Scenario: s, Out: out, Worlds: worlds, Notes: notes, Version: version, Progress: opt.Progress})
+	o := experiment.Options{Scenario: s, Out: out, Worlds: worlds, Notes: notes, Version: version, Progress: opt.Progress}
+	if rt, ok := opt.Runtime.(interface {
+		Versions(ctx context.Context) map[string]string
+	}); ok {
+		o.Runtimes = rt.Versions(ctx)
+	}
+	return experiment.Run(ctx, l, o)
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.
@@ -220,7 +226,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run the experiment of a standing lab",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opt, err := a.labOptions("", false)
+			opt, err := a.labOptions(a.runtimeOf(args[0]), false)
 			if err != nil {
 				return err
 			}

@@ -107,6 +107,7 @@ func TestEngineIsRefusedWithTheWayOut(t *testing.T) {
 			err := New(e, "v1").Prepare(t.Context(), nil)
 			if tc.want == nil {
 				require.NoError(t, err)
+				assert.Equal(t, map[string]string{"docker": "20.10.24"}, New(e, "v1").Versions(t.Context()))
 				return
 			}
 			for _, w := range append(tc.want, e.host) {

@@ -129,6 +129,8 @@ func (f *fakeEngine) route(w http.ResponseWriter, r *http.Request, call string) 
 	switch {
 	case call == "GET /info":
 		_ = enc.Encode(f.info)
+	case call == "GET /version":
+		_ = enc.Encode(map[string]string{"Version": "20.10.24"})
 	case strings.HasPrefix(call, "GET /images/") && strings.HasSuffix(call, "/json") && call != "GET /images/json":
 		ref := strings.TrimSuffix(strings.TrimPrefix(call, "GET /images/"), "/json")
 		labels, ok := f.images[ref]

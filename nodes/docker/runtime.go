@@ -215,6 +215,21 @@ func sameHost(pid int, id string) error {
 	return nil
 }
 
+// Versions names the engine and its version, for the record of a run; empty when the
+// engine does not say.
+func (r *Runtime) Versions(ctx context.Context) map[string]string {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	if r.reach(ctx) != nil {
+		return nil
+	}
+	v, err := r.api.ServerVersion(ctx)
+	if err != nil {
+		return nil
+	}
+	return map[string]string{r.Name(): v.Version}
+}
+
 // NetnsOf is where the kernel shows the namespace of the container's first process.
 func (r *Runtime) NetnsOf(a nodes.Agent) string { return fmt.Sprintf("/proc/%d/ns/net", a.PID) }
 
