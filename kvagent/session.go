@@ -31,8 +31,9 @@ type session struct {
 }
 
 // pulse is how often an agent looks whether it still runs: one that was stopped, or had
-// no CPU, while no timer of its engine was due would not know.
-const pulse = 100 * time.Millisecond
+// no CPU, while no timer of its engine was due would not know. A stop that is longer is
+// never missed. Looking costs: 256 idle agents 0.08 cores at this rate, 0.15 at 100 ms.
+const pulse = 250 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
 

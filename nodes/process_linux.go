@@ -155,7 +155,7 @@ func environment(s Spec) []string {
 	env := []string{
 		"PATH=" + defaultPath,
 		"HOME=" + s.Dir,
-		"GOMAXPROCS=2", // many agents share few cores: a thread a core for each would only crowd
+		s.GOMAXPROCS(),
 		labEnv + "=" + s.Lab,
 		nodeEnv + "=" + s.Node,
 	}

@@ -16,6 +16,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -32,6 +33,10 @@ type Spec struct {
 	Executable string
 	Args       []string
 	Env        []string // added to the clean environment
+	// Threads is how many threads of an agent may compute at once (GOMAXPROCS); 0 is
+	// two. Where there are many agents one is cheaper: waking a second takes longer than
+	// most of what there is to do.
+	Threads int
 	// Image is the container image of an agent that is not ours; it is never pulled.
 	// Empty: one made of Executable. The process runtime has none.
 	Image string
@@ -42,6 +47,16 @@ type Spec struct {
 	// holds the read end of a pipe whose write end nobody but this process has.
 	// It is the only descriptor an agent inherits beside its standard three.
 	Leash bool
+}
+
+// GOMAXPROCS is the environment variable that sets an agent's threads: many agents
+// share few cores, and a thread a core for each would only crowd.
+func (s *Spec) GOMAXPROCS() string {
+	n := s.Threads
+	if n == 0 {
+		n = 2
+	}
+	return "GOMAXPROCS=" + strconv.Itoa(n)
 }
 
 // Agent names a running agent for good.

@@ -21,6 +21,11 @@ import (
 // answerWithin bounds how long a new agent may take to answer.
 const answerWithin = 10 * time.Second
 
+// fewAgents is up to how many a lab gives its agents a second thread. Beyond, an agent
+// moves little and waits much, and waking the second costs: 256 of them, woken ten times
+// a second, took 0.15 cores with one thread each and 0.23 with two.
+const fewAgents = 32
+
 // agentNodes lists the nodes that run an agent: everything that is not a switch.
 // Idle instances only matter to explicit flows.
 func (l *Lab) agentNodes() []*fabric.Node {
@@ -38,11 +43,12 @@ func (l *Lab) startAgents(ctx context.Context) error {
 	members := l.agentNodes()
 	l.opt.Progress.Phase("starting %d agents (%s)", len(members), l.opt.Runtime.Name())
 	l.Agents = make([]Agent, len(members))
+	specs := l.specs(members)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, n := range members {
 		g.Go(func() error {
-			a, err := l.opt.Runtime.Start(ctx, l.spec(n))
+			a, err := l.opt.Runtime.Start(ctx, specs[i])
 			if err != nil {
 				return fmt.Errorf("start the agent of %s: %w", n.Name, err)
 			}
@@ -59,26 +65,26 @@ func (l *Lab) startAgents(ctx context.Context) error {
 	return l.opt.Store.save(l.state)
 }
 
-func (l *Lab) spec(n *fabric.Node) nodes.Spec {
-	s := nodes.Spec{
-		Lab: l.Name(), Node: n.Name, Dir: l.opt.Store.agentDir(l.Name(), n.Name),
-		Executable: l.opt.Executable, Leash: l.opt.Leash,
+// specs say how the agents of some nodes are started.
+func (l *Lab) specs(members []*fabric.Node) []nodes.Spec {
+	common := nodes.Spec{
+		Lab: l.Name(), Executable: l.opt.Executable, Leash: l.opt.Leash,
 		NetAdmin: !everybodys(l.Scenario.Transfer.CongestionControl),
 	}
-	if l.Fabric != nil {
-		s.Netns = l.Fabric.NetnsPath(n.ID)
+	if len(members) > fewAgents {
+		common.Threads = 1
 	}
-	if n.Kind != fabric.KindBackground { // whose traffic is the emulation's, not the user's agent's
-		s.Image = l.Scenario.Nodes.Image
-	}
-	return s
-}
-
-// specs are those of all agents.
-func (l *Lab) specs() []nodes.Spec {
-	var out []nodes.Spec
-	for _, n := range l.agentNodes() {
-		out = append(out, l.spec(n))
+	out := make([]nodes.Spec, len(members))
+	for i, n := range members {
+		s := common
+		s.Node, s.Dir = n.Name, l.opt.Store.agentDir(l.Name(), n.Name)
+		if l.Fabric != nil {
+			s.Netns = l.Fabric.NetnsPath(n.ID)
+		}
+		if n.Kind != fabric.KindBackground { // whose traffic is the emulation's, not the user's agent's
+			s.Image = l.Scenario.Nodes.Image
+		}
+		out[i] = s
 	}
 	return out
 }

@@ -186,7 +186,7 @@ func (l *Lab) prepare(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	err := housing.Prepare(ctx, l.specs())
+	err := housing.Prepare(ctx, l.specs(l.agentNodes()))
 	if err != nil {
 		err = errors.Join(err, l.opt.Store.removeDir(l.Name()), l.lock.release())
 	}

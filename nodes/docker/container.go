@@ -73,7 +73,7 @@ func config(s nodes.Spec, ref, version string) *container.Config {
 func environment(s nodes.Spec) []string {
 	env := []string{
 		"NETKVLAB_LAB=" + s.Lab, "NETKVLAB_NODE=" + s.Node,
-		"GOMAXPROCS=2", // many agents share few cores: a thread a core for each would only crowd
+		s.GOMAXPROCS(),
 		"HOME=/",
 	}
 	if s.Leash {
