@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync"
 	"testing"
 	"time"
 
@@ -106,30 +107,41 @@ func roundTrips(t *testing.T, far, near *kernel.Fabric, tier int) {
 }
 
 // With latency, a transfer takes its ideal time and one way more: the wire does
-// not slow the shaper down.
+// not slow the shaper down. The link is slow, so that its bucket holds more than
+// a virtual machine's timers are late.
 func TestALoneTransferOverAWireTakesItsLatencyMore(t *testing.T) {
 	ktest.Need(t, kernel.ProbeNetem)
 	if testing.Short() {
 		t.Skip("takes some seconds of transfers")
 	}
-	const rate, size = 10_000_000, 2_000_000
+	const rate, size = 2_000_000, 1_000_000
+	var all [4]connection
+	var want [4]time.Duration
 	for tier := 1; tier <= 3; tier++ {
 		s, scale := farTree(tier, rate)
-		plan := mustPlan(t, s, scale)
-		f := mustUp(t, lab(t, fmt.Sprintf("wire%d", tier)), plan)
-		src, dst := plan.Prefill[0], plan.Decode[tier-1]
-		k := mustConnect(t, f, src, dst, mustListen(t, f, dst), 40_000)
-		want := ideal(size, rate) + f.Latency()[tier]
-		best := math.MaxFloat64
-		for try := 0; try < 8 && best > 1+tolerance; try++ { // a busy neighbour can only lengthen it
-			start := time.Now()
-			last, err := k.transfer(size)
-			require.NoError(t, err)
-			ratio := float64(last.Sub(start)) / float64(want)
-			t.Logf("tier %d: %.4f of %v", tier, ratio, want)
-			best = min(best, ratio)
-		}
-		assert.InDelta(t, 1, best, tolerance)
+		f := mustUp(t, lab(t, fmt.Sprintf("wire%d", tier)), mustPlan(t, s, scale))
+		src, dst := f.Plan().Prefill[0], f.Plan().Decode[tier-1]
+		all[tier] = mustConnect(t, f, src, dst, mustListen(t, f, dst), 40_000)
+		want[tier] = ideal(size, rate) + f.Latency()[tier]
+	}
+	var best [4]float64
+	var errs [4]error
+	var wg sync.WaitGroup
+	for tier := 1; tier <= 3; tier++ {
+		wg.Go(func() {
+			best[tier] = math.MaxFloat64
+			for try := 0; try < 4 && best[tier] > 1+tolerance && errs[tier] == nil; try++ { // a busy neighbour can only lengthen it
+				start := time.Now()
+				last, err := all[tier].transfer(size)
+				best[tier], errs[tier] = min(best[tier], float64(last.Sub(start))/float64(want[tier])), err
+			}
+		})
+	}
+	wg.Wait()
+	for tier := 1; tier <= 3; tier++ {
+		require.NoError(t, errs[tier])
+		t.Logf("tier %d: %.4f of %v", tier, best[tier], want[tier])
+		assert.InDelta(t, 1, best[tier], tolerance, "tier %d", tier)
 	}
 }
 

@@ -27,7 +27,7 @@ func TestTwoDCTCPFlowsKeepTheQueueAtItsThreshold(t *testing.T) {
 	}
 	for _, background := range []bool{false, true} {
 		t.Run(fmt.Sprintf("classes %v", background), func(t *testing.T) {
-			const rate = 10_000_000
+			const rate = 2_000_000 // slow, so that late timers of a virtual machine cost nothing
 			s, scale := tierTree(3, rate)
 			s.Transfer.CongestionControl = scenarios.CongestionDCTCP
 			if background {
@@ -41,7 +41,7 @@ func TestTwoDCTCPFlowsKeepTheQueueAtItsThreshold(t *testing.T) {
 			flows := mustConnectDCTCP(t, f, plan.Prefill[0], plan.Decode[2], 2)
 			got := mustMark(t, f, link, rate, flows) // the first slow start, which overshoots
 			t.Logf("first: %+v", got)
-			for range 5 { // a neighbour on the CPU can spoil one
+			for range 3 { // a neighbour on the CPU can spoil one
 				got = mustMark(t, f, link, rate, flows)
 				t.Logf("threshold %d of %d bytes: %+v", shape.MarkBytes, shape.LimitBytes, got)
 				if got.drops == 0 && got.most < shape.LimitBytes*3/4 && got.idle < 0.1 {
@@ -69,10 +69,10 @@ type marking struct {
 	ratio        float64 // time relative to the ideal of the rate
 }
 
-// mustMark sends 2 MB over each connection at once.
+// mustMark sends half a megabyte over each connection at once.
 func mustMark(t *testing.T, f *kernel.Fabric, link string, rate fabric.BitsPerSecond, flows []connection) (m marking) {
 	t.Helper()
-	const size = 2_000_000
+	const size = 500_000
 	before := mustSettle(t, f)
 	start := time.Now()
 	var wg sync.WaitGroup

@@ -81,6 +81,10 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
 	case ProbeNetem:
 		addDelay(&b, loIndex, fabric.MinLatency, "lo")
+		if err := c.Exec(&b); err != nil {
+			return err
+		}
+		b.Reset()
 		addTBF(&b, loIndex, delayClass, &probeShape, "lo")
 	case ProbeRED:
 		marking := probeShape

@@ -5,6 +5,7 @@ fail() {
   echo "FAILED: $*"
   exit 1
 }
+has() { grep -q -- "$1" "$2" || fail "$2 does not say: $1"; }
 host() { { ip addr; ip route; ls /run/netns 2>/dev/null; } | grep -v -e valid_lft; }
 
 netkvlab version || fail "the binary does not run"
@@ -14,6 +15,19 @@ echo "== doctor: names the missing hash seed"
 netkvlab doctor >doctor.txt
 cat doctor.txt
 grep -qi 'seed' doctor.txt || fail "doctor says nothing of the hash seed"
+for feature in netem red dctcp; do
+  has "^$feature  *works" doctor.txt
+done
+
+echo "== kernel: latency, marks, and queues as long as planned"
+NETKVLAB_MUST=netem,red,dctcp ./kernel.test -test.v -test.timeout 200s \
+  -test.run '^Test(EveryProbeSettles|ARoundTripTakesTwiceItsTiersLatency|ALoneTransferOverAWireTakesItsLatencyMore|AQueueBehindADelayIsAsLongAsPlanned|ALabSaysWhetherItHasLatency|TwoDCTCPFlowsKeepTheQueueAtItsThreshold|VerifyKnowsMarks)$' >kernel.txt 2>&1
+failed=$?
+grep -v -e '^=== ' kernel.txt
+[ $failed -eq 0 ] || fail "kernel tests"
+grep -q -e '^--- SKIP' kernel.txt && fail "a kernel test was skipped"
+passed=$(grep -c '^--- PASS' kernel.txt)
+[ "$passed" -eq 7 ] || fail "7 kernel tests were to pass, $passed did"
 
 host >before.txt
 echo "== up -d, run, down"
@@ -44,6 +58,17 @@ completed=$(grep -c '"status":"completed"' stepped/requests.jsonl)
 if grep -E '"[a-z_]*_ms":(-|[0-9]{6,})' stepped/requests.jsonl; then
   fail "a time is negative or absurd"
 fi
+
+echo "== a lab with latency, and one whose queues mark, say so and lose nothing"
+netkvlab up tiny.yaml --worlds packet --out far --set topology.latency.tier1=2ms --set topology.latency.tier2=4ms \
+  --set topology.latency.tier3=8ms || fail "up with latency"
+has 'link latency is emulated, one way 2ms at tier 1, 4ms at tier 2, 8ms at tier 3' far/summary.json
+netkvlab up tiny.yaml --worlds packet --out marking --set transfer.congestionControl=dctcp || fail "up with dctcp"
+has 'switch ports mark packets (ECN) from a backlog of' marking/summary.json
+for out in far marking; do
+  completed=$(grep -c '"status":"completed"' $out/requests.jsonl)
+  [ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed in $out"
+done
 
 echo "== down of what is not there is success"
 netkvlab down vm-tiny || fail "second down"
