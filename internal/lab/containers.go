@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/netkvlab/netkvlab/nodes/docker"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -29,6 +30,8 @@ func (o Options) containers(ctx context.Context, lab string) (int, error) {
 	if o.Containers == nil {
 		return 0, nil
 	}
+	ctx, cancel := o.patience(ctx, o.Runtime.Name())
+	defer cancel()
 	n, err := o.Containers.Count(ctx, lab)
 	if err != nil && o.Runtime.Name() != scenarios.RuntimeDocker {
 		return 0, nil // an engine that is ill is no matter of a lab that has no use for it
@@ -39,6 +42,17 @@ func (o Options) containers(ctx context.Context, lab string) (int, error) {
 	return n, err
 }
 
+// strangerPatience is how long an engine may keep a lab waiting that has no use for it.
+const strangerPatience = 2 * time.Second
+
+// patience bounds a question to the engine by what the answer is worth.
+func (o Options) patience(ctx context.Context, runtime string) (context.Context, context.CancelFunc) {
+	if runtime == scenarios.RuntimeDocker {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, strangerPatience)
+}
+
 // removeContainers takes a lab's containers away. An engine that does not answer
 // only matters to a lab that is known to have containers: their processes end all the
 // same, being in the lab's namespaces, but the engine keeps a record of each.
@@ -47,6 +61,11 @@ func (o Options) removeContainers(ctx context.Context, name string, st *State) (
 		return 0, nil
 	}
 	known := st != nil && st.Runtime == scenarios.RuntimeDocker
+	if st != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = o.patience(ctx, st.Runtime)
+		defer cancel()
+	}
 	n, err := o.Containers.Remove(ctx, name, known && st.Phase == PhaseBuilding)
 	switch {
 	case err == nil:

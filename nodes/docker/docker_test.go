@@ -97,7 +97,9 @@ func TestEngineIsRefusedWithTheWayOut(t *testing.T) {
 		{"one that refuses us", func(f *fakeEngine) { f.api, f.minAPI = "1.90", "1.80" }, []string{"refuses API", "use a newer netkvlab"}},
 		{"too old", func(f *fakeEngine) { f.api = "1.20" }, []string{"too old", "1.20", "1.41", "20.10", "--runtime process"}},
 		{"something else", func(f *fakeEngine) { f.api = "" }, []string{"no Docker engine, or an ailing one"}},
-		{"rootless", func(f *fakeEngine) { f.info["SecurityOptions"] = []string{"name=seccomp,profile=default", "name=rootless"} }, []string{"rootless"}},
+		{"rootless", func(f *fakeEngine) {
+			f.info["SecurityOptions"] = []string{"name=seccomp,profile=default", "name=rootless"}
+		}, []string{"rootless"}},
 		{"Windows", func(f *fakeEngine) { f.info["OSType"] = "windows" }, []string{"windows containers"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
