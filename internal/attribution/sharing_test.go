@@ -4,8 +4,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // sent is a completed transfer along nodes.
@@ -68,4 +71,40 @@ func TestClassOfTransfer(t *testing.T) {
 	} {
 		assert.Equal(t, tt.want, classOf(tt.met, tt.fluid, tt.alone))
 	}
+}
+
+func TestBeingAheadByAPortsBurstIsIdeal(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name          string
+		packet, early float64
+		want          float64
+	}{
+		{"on time", 100, 2, 1},
+		{"late, burst or not", 103, 2, 1.03},
+		{"ahead by less than the burst", 99, 2, 1},
+		{"ahead by just the burst", 98, 2, 1},
+		{"ahead by more", 95, 2, 0.97},
+		{"ahead without a burst", 99, 0, 0.99},
+	} {
+		c := classified{packet: tt.packet, fluid: 100, early: tt.early}
+		assert.InDelta(t, tt.want, c.offIdeal(), 1e-9, tt.name)
+	}
+	plan, err := fabric.New(quick(t), scenarios.Scale{Rate: 400, Time: 1})
+	require.NoError(t, err)
+	r := results.Record{
+		Prefill: plan.Nodes[plan.Prefill[0]].Name, Decode: plan.Nodes[plan.Decode[len(plan.Decode)-1]].Name,
+		Streams: []results.StreamRecord{{Slot: 0}, {Slot: 3}},
+	}
+	core := plan.Egress(plan.NICPaths(plan.Prefill[0], plan.Decode[len(plan.Decode)-1], 0, 0)[0][2]).Shape
+	assert.InDelta(t, 1000*float64(core.BurstBytes)/core.Rate.BytesPerSecond(), early(plan, &r), 1e-9, "the slowest port's")
+	r.Streams[0].Slot, r.Streams[1].Slot = 99, -1
+	assert.Zero(t, early(plan, &r))
+}
+
+func quick(t *testing.T) *scenarios.Scenario {
+	t.Helper()
+	s, err := scenarios.Load("quickstart")
+	require.NoError(t, err)
+	return s
 }
