@@ -111,7 +111,7 @@ func (r *run) writeLinks(t trials.Trial, ports []telemetry.PortRef, rows []telem
 		err := r.out.AppendLink(results.LinkSample{
 			TimeMS: results.MS(row.At), World: t.World, Policy: trials.Label(t.Policy), Seed: t.Seed,
 			Link: p.Name, Direction: direction, BytesEmulated: int64(row.Bytes), Utilization: row.Utilization,
-			Drops: int64(row.Drops), BacklogBytes: int64(row.Backlog),
+			Drops: int64(row.Drops), BacklogBytes: int64(row.Backlog), Marks: int64(row.Marks),
 		})
 		if err != nil {
 			return err

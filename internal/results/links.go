@@ -23,9 +23,11 @@ type LinkSample struct {
 	Drops int64
 	// BacklogBytes is what waits in the port's queue at the moment.
 	BacklogBytes int64
+	// Marks counts packets marked (ECN) since the trial's start; 0 where queues only drop.
+	Marks int64
 }
 
-const linksHeader = "time_ms,world,policy,seed,link,direction,bytes_emulated,utilization,drops,backlog_bytes\n"
+const linksHeader = "time_ms,world,policy,seed,link,direction,bytes_emulated,utilization,drops,backlog_bytes,marks\n"
 
 // appendCSV appends the sample's line in the order of linksHeader.
 func (s *LinkSample) appendCSV(line []byte) []byte {
@@ -34,7 +36,7 @@ func (s *LinkSample) appendCSV(line []byte) []byte {
 	_ = w.Write([]string{
 		strconv.FormatFloat(s.TimeMS, 'f', 3, 64), s.World, s.Policy, strconv.FormatUint(s.Seed, 10),
 		s.Link, s.Direction, strconv.FormatInt(s.BytesEmulated, 10),
-		strconv.FormatFloat(s.Utilization, 'f', 4, 64), strconv.FormatInt(s.Drops, 10), strconv.FormatInt(s.BacklogBytes, 10),
+		strconv.FormatFloat(s.Utilization, 'f', 4, 64), strconv.FormatInt(s.Drops, 10), strconv.FormatInt(s.BacklogBytes, 10), strconv.FormatInt(s.Marks, 10),
 	})
 	w.Flush()
 	return buf.Bytes()

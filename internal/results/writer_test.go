@@ -205,7 +205,7 @@ func TestLinkSamplesAreCSV(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, w.AppendLink(LinkSample{
 		TimeMS: 250, World: WorldPacket, Policy: "cla, tuned", Seed: 1, Link: "tor0-0-agg0-1", Direction: "up",
-		BytesEmulated: 1 << 33, Utilization: 0.5, Drops: 3, BacklogBytes: 65536,
+		BytesEmulated: 1 << 33, Utilization: 0.5, Drops: 3, BacklogBytes: 65536, Marks: 9,
 	}))
 	require.NoError(t, w.Finish(Summarize(nil, testMeta())))
 	f, err := os.Open(filepath.Join(dir, LinksFile))
@@ -214,8 +214,8 @@ func TestLinkSamplesAreCSV(t *testing.T) {
 	rows, err := csv.NewReader(f).ReadAll()
 	require.NoError(t, err)
 	require.Len(t, rows, 2)
-	assert.Equal(t, []string{"time_ms", "world", "policy", "seed", "link", "direction", "bytes_emulated", "utilization", "drops", "backlog_bytes"}, rows[0])
-	assert.Equal(t, []string{"250.000", "packet", "cla, tuned", "1", "tor0-0-agg0-1", "up", "8589934592", "0.5000", "3", "65536"}, rows[1])
+	assert.Equal(t, []string{"time_ms", "world", "policy", "seed", "link", "direction", "bytes_emulated", "utilization", "drops", "backlog_bytes", "marks"}, rows[0])
+	assert.Equal(t, []string{"250.000", "packet", "cla, tuned", "1", "tor0-0-agg0-1", "up", "8589934592", "0.5000", "3", "65536", "9"}, rows[1])
 }
 
 func TestFileNamesStayInTheFolder(t *testing.T) {

@@ -24,6 +24,7 @@ type Counters struct {
 	// OthersBytes is the part that is not the transfers' own; equal to Bytes where classes are not told apart.
 	OthersBytes uint64
 	Drops       uint64
+	Marks       uint64 // packets marked (ECN) instead of dropped
 	Backlog     uint64 // bytes queued now
 }
 
@@ -44,6 +45,7 @@ type Row struct {
 	Bytes       uint64        // since the first poll
 	Utilization float64       // of the emulated rate, since the poll before
 	Drops       uint64        // since the first poll
+	Marks       uint64        // since the first poll
 	Backlog     uint64        // bytes queued at the poll
 }
 
@@ -97,7 +99,7 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 		bytes := now[i].Bytes - m.last[i].Bytes
 		rows = append(rows, Row{
 			At: paper, Port: i, Bytes: now[i].Bytes - m.base[i].Bytes, Utilization: float64(bytes) / capacity,
-			Drops: now[i].Drops - m.base[i].Drops, Backlog: now[i].Backlog,
+			Drops: now[i].Drops - m.base[i].Drops, Marks: now[i].Marks - m.base[i].Marks, Backlog: now[i].Backlog,
 		})
 		if !p.Shared {
 			continue

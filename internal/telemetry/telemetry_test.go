@@ -22,7 +22,7 @@ func ports() []PortRef {
 func counters(total, others uint64) []Counters {
 	c := make([]Counters, 4)
 	for i := range c {
-		c[i] = Counters{Bytes: total, OthersBytes: others, Drops: total / 1000, Backlog: 7}
+		c[i] = Counters{Bytes: total, OthersBytes: others, Drops: total / 1000, Marks: total / 500, Backlog: 7}
 	}
 	return c
 }
@@ -60,6 +60,7 @@ func TestSeriesCountFromTheTrialsStart(t *testing.T) {
 	_, rows, _ := m.Poll(2*time.Second, 2*time.Second, counters(1_600_000, 0))
 	assert.Equal(t, uint64(600_000), rows[0].Bytes)
 	assert.Equal(t, uint64(600), rows[0].Drops)
+	assert.Equal(t, uint64(1200), rows[0].Marks)
 	assert.InDelta(t, 0.1, rows[0].Utilization, 1e-12, "of the last interval")
 }
 

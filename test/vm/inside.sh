@@ -65,6 +65,9 @@ netkvlab up tiny.yaml --worlds packet --out far --set topology.latency.tier1=2ms
 has 'link latency is emulated, one way 2ms at tier 1, 4ms at tier 2, 8ms at tier 3' far/summary.json
 netkvlab up tiny.yaml --worlds packet --out marking --set transfer.congestionControl=dctcp || fail "up with dctcp"
 has 'switch ports mark packets (ECN) from a backlog of' marking/summary.json
+marks=$(awk -F , 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "marks") column = i }
+  NR > 1 { if ($column > most[$5]) most[$5] = $column } END { for (link in most) sum += most[link]; print sum + 0 }' marking/links.csv)
+[ "$marks" -gt 0 ] || fail "no packet was marked"
 for out in far marking; do
   completed=$(grep -c '"status":"completed"' $out/requests.jsonl)
   [ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed in $out"
