@@ -7,9 +7,9 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// The marking threshold K of DCTCP (Alizadeh et al., SIGCOMM 2010): in theory a
-// sixth of what the path holds, in practice more, since senders hand down several
-// packets at once. The paper takes 20 packets at 1 Gbit/s and 65 at 10 Gbit/s.
+// The marking threshold K of DCTCP: in theory 0.17 of what the path holds (Alizadeh
+// et al., SIGMETRICS 2011), in practice more, since senders hand down several packets
+// at once. The first paper (SIGCOMM 2010) takes 20 packets at 1 Gbit/s and 65 at 10.
 const (
 	markLeast      = 20
 	markAt10G      = 65
