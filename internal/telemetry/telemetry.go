@@ -60,6 +60,8 @@ type Options struct {
 	Noise float64 // standard deviation added to each tier's value
 	Loss  float64 // probability that a poll is lost
 	Seed  uint64
+	// Staleness is how long after its poll a sample is seen, paper time.
+	Staleness time.Duration
 }
 
 // Meter compares successive polls.
@@ -69,6 +71,7 @@ type Meter struct {
 	last  []Counters
 	lastT time.Duration // real
 	n     uint64
+	gauge gauge
 }
 
 // New returns a meter that has seen nothing.
@@ -114,9 +117,17 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 		}
 	}
 	m.n++
+	truth := congestion
 	congestion, ok = Distort(m.opt.Seed, m.n, m.opt.Noise, m.opt.Loss, congestion)
+	if m.opt.Separate {
+		m.gauge.add(paper, m.opt.Staleness, truth, congestion, ok)
+	}
 	return congestion, rows, ok
 }
+
+// Accuracy compares what the scheduler was told with what was true; zero where the
+// ports cannot tell others' traffic from the transfers' own.
+func (m *Meter) Accuracy() Accuracy { return m.gauge.accuracy() }
 
 // Distort is what the oracle says of a poll that found the truth: noise added to
 // each tier's value, kept within [0, 0.99], and ok false for a poll that is lost. The n-th
