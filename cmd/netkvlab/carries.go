@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/calibration"
@@ -63,4 +64,40 @@ func (a *app) chooseScale(ctx context.Context, s *scenarios.Scenario, fabrics in
 	s.Scale.Rate = c.Rate
 	progress.Note("%s", c)
 	return []string{c.String()}, nil
+}
+
+// checkParallel refuses what is no number of fabrics, and several that are to stay.
+func (f *runFlags) checkParallel(detach bool) error {
+	n, err := strconv.Atoi(f.parallel)
+	switch {
+	case f.parallel != parallelAuto && (err != nil || n < 1):
+		return usagef("--parallel: must be %s or 1 and more, got %q", parallelAuto, f.parallel)
+	case detach && f.parallel != "1":
+		return usagef("--parallel: a lab that is left standing (-d) is one")
+	}
+	return nil
+}
+
+// parallelAuto lets the host decide how many fabrics run side by side.
+const parallelAuto = "auto"
+
+// fabrics is how many of them to make: no more than there are trials.
+func (a *app) fabrics(ctx context.Context, s *scenarios.Scenario, parallel string, progress *lab.Progress) (int, error) {
+	trials := len(scaling.Trials(s))
+	if n, err := strconv.Atoi(parallel); err == nil {
+		return min(n, trials), nil
+	}
+	h, unused := a.carries()
+	if h.Cores == 0 {
+		return 0, unused
+	}
+	room, err := lab.RoomFor(s)
+	if err != nil {
+		return 0, err
+	}
+	n, err := scaling.Parallel(ctx, s, h, min(room, trials))
+	if err == nil {
+		progress.Note("--parallel auto: %d fabrics side by side for %d trials", n, trials)
+	}
+	return n, err
 }

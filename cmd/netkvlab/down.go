@@ -18,7 +18,7 @@ func (a *app) downCommand() *cobra.Command {
 		Short: "Remove a lab, whatever state it is in",
 		Long: `Removes a lab's agents, namespaces and state. It works from the kernel's own state,
 so it also removes labs whose folder is lost or damaged, and it touches nothing
-that is not marked as the lab's.`,
+that is not marked as the lab's. What up --parallel made beside a lab goes with it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {
@@ -35,23 +35,15 @@ that is not marked as the lab's.`,
 					return err
 				}
 			}
-			removed := []lab.Removed{}
-			var errs []error
-			for _, name := range names {
-				r, err := lab.Down(cmd.Context(), name, opt)
-				if err != nil {
-					errs = append(errs, err)
-					continue
-				}
-				removed = append(removed, r)
-			}
+			removed, err := lab.DownAll(cmd.Context(), names, opt)
+			errs := []error{err}
 			if all {
 				if err := errors.Join(a.dropImages(cmd.Context(), opt), a.dropCalibration(opt)); err != nil {
 					errs = append(errs, err)
 				}
 			}
 			opt.Progress.Close()
-			if len(removed) > 0 || len(errs) == 0 {
+			if len(removed) > 0 || errors.Join(errs...) == nil {
 				errs = append(errs, a.printRemoved(removed))
 			}
 			return errors.Join(errs...)

@@ -37,6 +37,7 @@ type runFlags struct {
 	strict       bool
 	skipBadLines bool
 	worlds       []string
+	parallel     string // how many fabrics side by side, or auto
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -75,14 +76,15 @@ func (a *app) upCommand() *cobra.Command {
 With -d the lab is left standing and nothing is run. --set changes single keys of the scenario;
 the keys and their values are those of the file (see netkvlab schema).`,
 		Example: `  netkvlab up quickstart --policies rr,netkv-full --seeds 1,2,3
-  netkvlab up my.yaml --set workload.synthetic.requests=50 --set scale.rate=800`,
+  netkvlab up my.yaml --set workload.synthetic.requests=50 --set scale.rate=800
+  netkvlab up paper-64gpu --parallel 9`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := scenarios.Load(args[0], f.settings...)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(f.checkWorlds(), f.apply(s)); err != nil {
+			if err := errors.Join(f.checkWorlds(), f.apply(s), f.checkParallel(detach)); err != nil {
 				return err
 			}
 			return a.up(cmd.Context(), s, f, detach)
@@ -92,6 +94,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 	f.addWorlds(cmd)
 	addSettings(cmd, &f.settings)
 	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
+	cmd.Flags().StringVar(&f.parallel, "parallel", "1", "run trials in so many fabrics side by side, or in as many as the host carries (auto)")
 	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
 	return cmd
 }
@@ -146,7 +149,11 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 		return err
 	}
 	defer opt.Progress.Close()
-	notes, err := a.chooseScale(ctx, s, 1, opt.Progress)
+	fabrics, err := a.fabrics(ctx, s, f.parallel, opt.Progress)
+	if err != nil {
+		return err
+	}
+	notes, err := a.chooseScale(ctx, s, fabrics, opt.Progress)
 	if err != nil {
 		return err
 	}
@@ -157,33 +164,33 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 			return err
 		}
 	}
-	l, err := lab.Build(ctx, s, opt)
+	labs, err := lab.BuildGroup(ctx, s, fabrics, opt)
 	if err != nil {
 		return err
 	}
 	if detach {
-		if err := l.Detach(); err != nil {
+		if err := labs[0].Detach(); err != nil {
 			return err
 		}
 		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
 		return a.printLab(ctx, s.Name, opt)
 	}
-	outcome, runErr := a.experiment(ctx, l, s, out, f.worlds, notes, opt)
+	outcome, runErr := a.experiment(ctx, labs, s, out, f.worlds, notes, opt)
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	_, removeErr := l.Remove(cleanup)
+	removeErr := lab.RemoveGroup(cleanup, labs)
 	opt.Progress.Close()
 	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
 }
 
-func (a *app) experiment(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, out string, worlds, notes []string, opt lab.Options) (*experiment.Outcome, error) {
+func (a *app) experiment(ctx context.Context, labs []*lab.Lab, s *scenarios.Scenario, out string, worlds, notes []string, opt lab.Options) (*experiment.Outcome, error) {
 	o := experiment.Options{Scenario: s, Out: out, Worlds: worlds, Notes: notes, Version: version, Progress: opt.Progress}
 	if rt, ok := opt.Runtime.(interface {
 		Versions(ctx context.Context) map[string]string
 	}); ok {
 		o.Runtimes = rt.Versions(ctx)
 	}
-	return experiment.Run(ctx, l, o)
+	return experiment.Run(ctx, labs, o)
 }
 
 // show prints an outcome; an interrupted one is shown as far as it came.
@@ -243,7 +250,7 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
-			outcome, runErr := a.experiment(cmd.Context(), l, &s, out, f.worlds, nil, opt)
+			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, &s, out, f.worlds, nil, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()
 			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)

@@ -19,7 +19,7 @@ type oracle struct {
 	err    error
 	rows   []telemetry.Row
 	ports  []telemetry.PortRef
-	flush  func([]telemetry.PortRef, []telemetry.Row) error
+	flush  func([]telemetry.PortRef, []telemetry.Row)
 }
 
 // startOracle begins polling; samples reach the trial after the staleness knob.
@@ -34,9 +34,7 @@ func (r *run) startOracle(ctx context.Context, t trials.Trial, tr *packet.Trial)
 	scale := r.plan.Scale.Time
 	samples := make(chan packet.Sample)
 	tr.Samples = samples
-	o.flush = func(ports []telemetry.PortRef, rows []telemetry.Row) error {
-		return r.writeLinks(t, ports, rows)
-	}
+	o.flush = func(ports []telemetry.PortRef, rows []telemetry.Row) { r.writeLinks(t, ports, rows) }
 	go o.poll(ctx, r, meter, samples, time.Duration(float64(s.Oracle.Refresh)*scale), time.Duration(float64(s.Oracle.Staleness)*scale), scale)
 	return o
 }
@@ -90,32 +88,30 @@ func deliver(ctx context.Context, out chan<- packet.Sample, s packet.Sample, del
 	}
 }
 
-// stop ends the polling and writes the link series: not before, since writing
-// costs CPU that the trial should have.
+// stop ends the polling and gives the link series away: not before, since that costs
+// CPU that the trial should have.
 func (o *oracle) stop() error {
 	o.cancel()
 	<-o.done
 	if o.err != nil {
 		return o.err
 	}
-	return o.flush(o.ports, o.rows)
+	o.flush(o.ports, o.rows)
+	return nil
 }
 
-func (r *run) writeLinks(t trials.Trial, ports []telemetry.PortRef, rows []telemetry.Row) error {
+// writeLinks puts a trial's link series on its page.
+func (r *run) writeLinks(t trials.Trial, ports []telemetry.PortRef, rows []telemetry.Row) {
 	for _, row := range rows {
 		p := ports[row.Port]
 		direction := "up"
 		if p.Hop.Reverse {
 			direction = "down"
 		}
-		err := r.out.AppendLink(results.LinkSample{
+		r.page.links = append(r.page.links, results.LinkSample{
 			TimeMS: results.MS(row.At), World: t.World, Policy: trials.Label(t.Policy), Seed: t.Seed,
 			Link: p.Name, Direction: direction, BytesEmulated: int64(row.Bytes), Utilization: row.Utilization,
 			Drops: int64(row.Drops), BacklogBytes: int64(row.Backlog), Marks: int64(row.Marks),
 		})
-		if err != nil {
-			return err
-		}
 	}
-	return nil
 }

@@ -40,24 +40,32 @@ type Outcome struct {
 type run struct {
 	opt     Options
 	plan    *fabric.Plan
-	lab     *lab.Lab // nil where there is no packet world
+	lab     *lab.Lab   // the first of labs, or a lane's own; nil where there is no packet world
+	labs    []*lab.Lab // same plan, trials side by side
 	out     *results.Writer
 	records []results.Record
-	// host and evidence are what the verdict is made of.
+	// host and evidence are what the verdict is made of; host is nil in a lane that
+	// others run beside, since there is one host for all.
 	host     *fidelity.Host
 	evidence fidelity.Evidence
 	// attribution of the gap; nil where only one world ran
 	attribution *results.Attribution
 	// workload is what a reader must know of what arrived.
 	workload []string
+	// told and page are a lane's: whom to tell of a trial, and where it is written.
+	told *told
+	page *page
 }
 
 // Run runs every policy on every seed, in the packet world on the lab and in the flow
 // world beside it, and writes the run folder. When the context ends or an agent is
 // lost, what has been measured is written, marked as interrupted, and the error is
 // returned with the outcome.
-func Run(ctx context.Context, l *lab.Lab, opt Options) (*Outcome, error) {
-	return start(ctx, &run{opt: opt, lab: l, plan: l.Plan, host: fidelity.NewHost(os.DirFS("/proc"))})
+//
+// Several labs of the same scenario run its trials side by side. The folder is the same
+// as one lab's, in the same order; the evidence is that of all.
+func Run(ctx context.Context, labs []*lab.Lab, opt Options) (*Outcome, error) {
+	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: fidelity.NewHost(os.DirFS("/proc"))})
 }
 
 // Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.

@@ -31,6 +31,9 @@ type Options struct {
 	Executable string
 	// Leash makes agents end with this process; without it a lab can stand by itself.
 	Leash bool
+
+	group string  // of the lab to be built (State.Group)
+	asked *asking // processes that were asked to end; nil: nobody yet
 }
 
 // Agent is one running agent and the connection to it.
@@ -169,7 +172,7 @@ func (l *Lab) claim(ctx context.Context) error {
 	if err == nil {
 		l.state = &State{
 			Format: stateFormat, Lab: name, Version: l.opt.Version, Created: time.Now().UTC(),
-			Phase: PhaseBuilding, Runtime: l.opt.Runtime.Name(), Owner: self(), Agents: []nodes.Agent{},
+			Phase: PhaseBuilding, Group: l.opt.group, Runtime: l.opt.Runtime.Name(), Owner: self(), Agents: []nodes.Agent{},
 		}
 		err = store.save(l.state)
 	}

@@ -117,10 +117,7 @@ func fits(p *fabric.Plan, s *scenarios.Scenario) error {
 	if err != nil {
 		return err
 	}
-	agents := len(p.Prefill) + len(p.Decode) + len(p.Background)
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		agents = len(trials.Endpoints(p))
-	}
+	agents := agentsOf(p, s)
 	need := int64(len(p.Nodes))*namespaceBytes + int64(agents)*agentBytes
 	if need > free*9/10 {
 		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
@@ -135,6 +132,31 @@ func fits(p *fabric.Plan, s *scenarios.Scenario) error {
 			s.Name, s.Scale.Rate, load/capacity(), s.Scale.Rate*load/capacity())
 	}
 	return nil
+}
+
+func agentsOf(p *fabric.Plan, s *scenarios.Scenario) int {
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		return len(trials.Endpoints(p))
+	}
+	return len(p.Prefill) + len(p.Decode) + len(p.Background)
+}
+
+// RoomFor is how many labs of a scenario fit into the host's memory, whatever their scale.
+func RoomFor(s *scenarios.Scenario) (int, error) {
+	scale := s.Scale
+	if scale.Rate == 0 {
+		scale.Rate = 1
+	}
+	p, err := fabric.New(s, scale)
+	if err != nil {
+		return 0, invalidf("plan %s: %w", s.Name, err)
+	}
+	free, err := availableMemory()
+	if err != nil {
+		return 0, err
+	}
+	need := int64(len(p.Nodes))*namespaceBytes + int64(agentsOf(p, s))*agentBytes
+	return int(free * 9 / 10 / max(1, need)), nil
 }
 
 // availableMemory reads what the kernel thinks can be used without swapping.

@@ -114,8 +114,10 @@ func evict(ctx context.Context, name string, opt Options) (*lock, Process, error
 		// The holder signs after it has locked, and may hand over to another: look anew each time.
 		case busy.Owner != owner && busy.Owner.PID > 0 && busy.Owner.running():
 			owner, since, killed = busy.Owner, time.Now(), false
-			opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
-			err = signal(owner, name, unix.SIGTERM)
+			if opt.asked.first(owner) {
+				opt.Progress.Phase("asking process %d to end its work on %s", owner.PID, name)
+				err = signal(owner, name, unix.SIGTERM)
+			}
 		case waited > evictPatience+killPatience:
 			return nil, owner, err
 		case waited > evictPatience && !killed && owner.PID > 0 && owner.running():

@@ -35,7 +35,10 @@ type State struct {
 	Version string    `json:"version"`
 	Created time.Time `json:"created"`
 	Phase   Phase     `json:"phase"`
-	Runtime string    `json:"runtime"`
+	// Group is the lab that this one was made beside, to run trials in parallel; none
+	// for a lab of its own.
+	Group   string `json:"group,omitempty"`
+	Runtime string `json:"runtime"`
 	// Owner is the process that builds, runs or removes the lab; 0 when it stands by itself.
 	Owner  Process       `json:"owner"`
 	Agents []nodes.Agent `json:"agents"`

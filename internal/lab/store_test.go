@@ -203,3 +203,28 @@ func TestShortenKeepsListsReadable(t *testing.T) {
 	assert.Equal(t, "a, b", shorten([]string{"a", "b"}, 2))
 	assert.Equal(t, "a, b and 2 more", shorten([]string{"a", "b", "c", "d"}, 2))
 }
+
+func TestMembersAreTheLabsThatWereMadeBesideOne(t *testing.T) {
+	s := store(t)
+	for name, group := range map[string]string{"a": "", "a-2": "a", "a-3": "a", "a-4": "", "b-2": "b"} {
+		lk, err := s.tryLock(name, true)
+		require.NoError(t, err)
+		require.NoError(t, s.save(&State{Format: stateFormat, Lab: name, Group: group, Phase: PhaseReady}))
+		require.NoError(t, lk.release())
+	}
+	require.NoError(t, os.WriteFile(s.state("a-3"), []byte("{"), 0o600))
+	members, err := s.members("a")
+	require.NoError(t, err)
+	assert.Equal(t, []string{"a-2"}, members, "by what states say, never by the name alone")
+}
+
+func TestAProcessIsAskedOnce(t *testing.T) {
+	p, q := Process{PID: 1, StartTime: 2}, Process{PID: 1, StartTime: 3}
+	var a asking
+	assert.True(t, a.first(p))
+	assert.True(t, a.first(q), "the number alone is not the process")
+	assert.False(t, a.first(p))
+	var none *asking
+	assert.True(t, none.first(p))
+	assert.True(t, none.first(p))
+}

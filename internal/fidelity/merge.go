@@ -1,0 +1,77 @@
+package fidelity
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Merge takes in the evidence of another fabric, whose trials ran beside these on the
+// same host: what was counted adds up, and of what was judged the worst stays. Host
+// and Interrupted are the whole run's and are left alone.
+func (e *Evidence) Merge(o *Evidence) {
+	e.Faults = append(e.Faults, o.Faults...)
+	e.Doubts = append(e.Doubts, o.Doubts...)
+	e.StoodStill = max(e.StoodStill, o.StoodStill)
+	if o.TimerLate > e.TimerLate {
+		e.TimerLate, e.TimerLateOf = o.TimerLate, o.TimerLateOf
+	}
+	e.PortFailures += o.PortFailures
+	e.Transport.merge(&o.Transport)
+	e.Ports.merge(&o.Ports)
+	e.Calibration = mergeCalibration(e.Calibration, o.Calibration)
+}
+
+func (t *Transport) merge(o *Transport) {
+	t.Segments += o.Segments
+	t.Retransmits += o.Retransmits
+	t.QueueDrops += o.QueueDrops
+	t.SegmentsPerPacket = max(t.SegmentsPerPacket, o.SegmentsPerPacket)
+	t.Busy += o.Busy
+	t.Limited += o.Limited
+}
+
+func (p *Ports) merge(o *Ports) {
+	if o.Excess > p.Excess {
+		p.Excess, p.ExcessAt = o.Excess, o.ExcessAt
+	}
+	if o.Served > 0 && (p.Served == 0 || o.Served < p.Served) {
+		p.Served, p.ServedAt = o.Served, o.ServedAt
+	}
+	if o.Stray > p.Stray {
+		p.Stray, p.StrayAt, p.StrayGot, p.StrayWant = o.Stray, o.StrayAt, o.StrayGot, o.StrayWant
+	}
+}
+
+// mergeCalibration keeps, of each tier, the fabric that is furthest from ideal.
+func mergeCalibration(a, b *results.Calibration) *results.Calibration {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	out := &results.Calibration{Lone: slices.Clone(a.Lone), Pair: a.Pair}
+	for _, l := range b.Lone {
+		i := slices.IndexFunc(out.Lone, func(x results.LoneTransfers) bool { return x.Tier == l.Tier })
+		if i < 0 {
+			out.Lone = append(out.Lone, l)
+			continue
+		}
+		l.N += out.Lone[i].N
+		if abs(out.Lone[i].OffPct) > abs(l.OffPct) {
+			l.OffPct = out.Lone[i].OffPct
+		}
+		out.Lone[i] = l
+	}
+	slices.SortFunc(out.Lone, func(x, y results.LoneTransfers) int { return cmp.Compare(x.Tier, y.Tier) })
+	if a.Pair == nil || b.Pair == nil {
+		out.Pair = cmp.Or(a.Pair, b.Pair)
+		return out
+	}
+	pair := *a.Pair
+	if abs(b.Pair.LastOffPct) > abs(pair.LastOffPct) {
+		pair = *b.Pair
+	}
+	pair.N = a.Pair.N + b.Pair.N
+	out.Pair = &pair
+	return out
+}

@@ -1,0 +1,139 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// A group is labs of one scenario that one process builds, works on and removes
+// together: NAME, NAME-2, NAME-3. Each but the first names the first in its state, so
+// that `down NAME` finds them all; each is a lab like any other besides.
+
+// memberName is the name of a group's lab, from 1.
+func memberName(name string, n int) string {
+	if n == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, n)
+}
+
+// BuildGroup makes a scenario real so many times. If one cannot be made, none is left.
+func BuildGroup(ctx context.Context, s *scenarios.Scenario, n int, opt Options) ([]*Lab, error) {
+	if last := memberName(s.Name, n); !kernel.ValidLab(last) {
+		return nil, invalidf("%d fabrics: %q cannot be a lab's name: give the scenario a shorter one", n, last)
+	}
+	if n > 1 { // one says itself what it lacks
+		if room, err := RoomFor(s); err != nil {
+			return nil, err
+		} else if room < n {
+			return nil, fmt.Errorf("%d fabrics of %s do not fit into this host's memory, %d do", n, s.Name, room)
+		}
+	}
+	labs := make([]*Lab, n)
+	g, inner := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range labs {
+		g.Go(func() (err error) {
+			one, own := *s, opt
+			one.Name = memberName(s.Name, i+1)
+			if i > 0 {
+				own.group = s.Name
+			}
+			labs[i], err = Build(inner, &one, own)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		labs = slices.DeleteFunc(labs, func(l *Lab) bool { return l == nil })
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
+		defer cancel()
+		return nil, errors.Join(err, RemoveGroup(undo, labs))
+	}
+	return labs, nil
+}
+
+// RemoveGroup takes held labs away.
+func RemoveGroup(ctx context.Context, labs []*Lab) error {
+	errs := make([]error, len(labs))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, l := range labs {
+		g.Go(func() error {
+			_, errs[i] = l.Remove(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait() // each has its own error
+	return errors.Join(errs...)
+}
+
+// DownAll removes labs by name, and with each those that were made beside it. A process
+// that works on several of them is asked once: asked twice, it would stop at once and
+// leave them behind.
+func DownAll(ctx context.Context, names []string, opt Options) ([]Removed, error) {
+	opt.asked = &asking{}
+	removed, errs := []Removed{}, []error(nil)
+	done := map[string]bool{}
+	for _, name := range names {
+		members, err := opt.Store.members(name)
+		errs = append(errs, err)
+		for i, m := range append([]string{name}, members...) {
+			if done[m] {
+				continue
+			}
+			done[m] = true
+			r, err := Down(ctx, m, opt)
+			if err != nil {
+				errs = append(errs, err)
+			} else if i == 0 || !r.Nothing { // the first's process may have removed its company
+				removed = append(removed, r)
+			}
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// members are the labs that were made beside one. A state that cannot be read names nobody.
+func (s Store) members(name string) ([]string, error) {
+	labs, err := s.Labs()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(labs, func(l string) bool {
+		st, err := s.Load(l)
+		return err != nil || st.Group != name
+	}), nil
+}
+
+// asking remembers which processes were asked to end. It is safe for concurrent use.
+type asking struct {
+	mu   sync.Mutex
+	done map[Process]bool
+}
+
+// first says whether a process was not asked yet, and takes it that it now is. Nil
+// remembers nothing.
+func (a *asking) first(p Process) bool {
+	if a == nil {
+		return true
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done[p] {
+		return false
+	}
+	if a.done == nil {
+		a.done = map[Process]bool{}
+	}
+	a.done[p] = true
+	return true
+}
