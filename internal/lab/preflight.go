@@ -21,6 +21,8 @@ const (
 	// namespaceBytes and agentBytes are what one costs in memory, measured and rounded up.
 	namespaceBytes = 400 << 10
 	agentBytes     = 24 << 20
+	// containerBytes is what the engine's own process for each container adds.
+	containerBytes = 14 << 20
 	// overload is how many times the host's capacity a full fabric may ask for before
 	// the scenario is refused rather than run in vain.
 	overload = 8
@@ -111,6 +113,13 @@ func CongestionControls() []string {
 	return have
 }
 
+func bytesOfAgent(s *scenarios.Scenario) int64 {
+	if s.Runtime == scenarios.RuntimeDocker {
+		return agentBytes + containerBytes
+	}
+	return agentBytes
+}
+
 // fits compares the lab with the host's memory, and a full fabric with its CPUs.
 func fits(p *fabric.Plan, s *scenarios.Scenario) error {
 	free, err := availableMemory()
@@ -118,7 +127,7 @@ func fits(p *fabric.Plan, s *scenarios.Scenario) error {
 		return err
 	}
 	agents := agentsOf(p, s)
-	need := int64(len(p.Nodes))*namespaceBytes + int64(agents)*agentBytes
+	need := int64(len(p.Nodes))*namespaceBytes + int64(agents)*bytesOfAgent(s)
 	if need > free*9/10 {
 		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
 			s.Name, len(p.Nodes), agents, need>>20, free>>20)
@@ -155,7 +164,7 @@ func RoomFor(s *scenarios.Scenario) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	need := int64(len(p.Nodes))*namespaceBytes + int64(agentsOf(p, s))*agentBytes
+	need := int64(len(p.Nodes))*namespaceBytes + int64(agentsOf(p, s))*bytesOfAgent(s)
 	return int(free * 9 / 10 / max(1, need)), nil
 }
 
