@@ -12,6 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packet"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -48,6 +49,8 @@ type run struct {
 	// others run beside, since there is one host for all.
 	host     *fidelity.Host
 	evidence fidelity.Evidence
+	// scaling is what the scale does not preserve.
+	scaling []results.ScalingFigure
 	// attribution of the gap; nil where only one world ran
 	attribution *results.Attribution
 	// workload is what a reader must know of what arrived.
@@ -93,6 +96,9 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	}
 	if r.attribution != nil {
 		r.evidence.Alone = r.attribution.Alone
+	}
+	if err := r.scaled(); err != nil {
+		runErr = errors.Join(runErr, err)
 	}
 	summary := results.Summarize(r.records, r.meta(runErr != nil))
 	summary.Attribution = r.attribution
@@ -187,6 +193,21 @@ func (r *run) driver(t trials.Trial, l *load) (controller.Driver, error) {
 	return trials.Serving(r.opt.Scenario, r.plan, t, l.requests, stopwatch)
 }
 
+// scaled tells what the scale changed for the transfers that were measured.
+func (r *run) scaled() (err error) {
+	if r.lab == nil {
+		return nil
+	}
+	var bytes, n float64
+	for i := range r.records {
+		if rec := &r.records[i]; rec.World == results.WorldPacket && rec.PayloadBytes > 0 {
+			bytes, n = bytes+float64(rec.PayloadBytes), n+1
+		}
+	}
+	r.scaling, err = scaling.Changes(r.opt.Scenario, r.plan, bytes/max(1, n))
+	return err
+}
+
 func (r *run) meta(interrupted bool) results.Meta {
 	s := r.opt.Scenario
 	labels := make([]string, 0, len(s.Policies))
@@ -196,6 +217,7 @@ func (r *run) meta(interrupted bool) results.Meta {
 	return results.Meta{
 		Version: r.opt.Version, Scenario: s.Name, Seeds: s.Seeds,
 		Scale:    results.Scale{Rate: r.plan.Scale.Rate, Time: r.plan.Scale.Time},
+		Scaling:  r.scaling,
 		SLO:      results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT},
 		Fidelity: r.fidelity(interrupted), Interrupted: interrupted, Policies: labels, Worlds: r.opt.Worlds,
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
@@ -136,5 +137,8 @@ func (r *run) remarks() []string {
 		notes = append(notes, fmt.Sprintf("this kernel has no hash seed a switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
 	}
 	notes = append(notes, r.opt.Notes...)
+	if text := scaling.Sentence(r.plan.Scale, r.scaling); text != "" {
+		notes = append(notes, text)
+	}
 	return append(notes, r.workload...)
 }

@@ -28,6 +28,8 @@ type Meta struct {
 	Scenario string // its name
 	Seeds    []uint64
 	Scale    Scale
+	// Scaling is what the scale does not preserve; empty where nothing was emulated.
+	Scaling  []ScalingFigure
 	SLO      SLO
 	Fidelity Fidelity
 	// Interrupted says that the run was stopped before its end.
@@ -46,6 +48,15 @@ type Meta struct {
 type Scale struct {
 	Rate float64 `json:"rate"` // S: emulated bytes and rates = paper's / S
 	Time float64 `json:"time"` // T: emulated seconds = T x paper seconds
+}
+
+// ScalingFigure is something that scaling does not preserve, in the unscaled cluster and
+// as emulated. Times are paper units.
+type ScalingFigure struct {
+	What     string  `json:"what"`
+	Unit     string  `json:"unit"` // packets | ms
+	Unscaled float64 `json:"unscaled"`
+	Scaled   float64 `json:"scaled"`
 }
 
 // SLO holds the thresholds in paper time; 0 means no threshold.

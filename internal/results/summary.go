@@ -22,7 +22,7 @@ func Summarize(records []Record, meta Meta) *Summary {
 	sorted := sortRecords(records)
 	s := &Summary{
 		Format: FormatVersion, Version: meta.Version, Scenario: meta.Scenario, Interrupted: meta.Interrupted,
-		Seeds: slices.Clone(meta.Seeds), Scale: meta.Scale, SLO: meta.SLO.milliseconds(),
+		Seeds: slices.Clone(meta.Seeds), Scale: meta.Scale, Scaling: meta.Scaling, SLO: meta.SLO.milliseconds(),
 		Fidelity: Fidelity{
 			Verdict: meta.Fidelity.Verdict,
 			Reasons: append([]string{}, meta.Fidelity.Reasons...), Notes: append([]string{}, meta.Fidelity.Notes...),

@@ -10,8 +10,11 @@ type Summary struct {
 	Interrupted bool     `json:"interrupted"`
 	Seeds       []uint64 `json:"seeds"`
 	Scale       Scale    `json:"scale"`
-	SLO         SLOMS    `json:"slo"`
-	Fidelity    Fidelity `json:"fidelity"`
+	// Scaling is what the scale does not preserve, against the unscaled cluster; absent
+	// where nothing was emulated.
+	Scaling  []ScalingFigure `json:"scaling,omitempty"`
+	SLO      SLOMS           `json:"slo"`
+	Fidelity Fidelity        `json:"fidelity"`
 	// Policies gives the order to show them in.
 	Policies []string `json:"policies"`
 	// Worlds maps world and policy label to figures.
