@@ -1,0 +1,126 @@
+package scaling
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// forwarding is the host's own part of a round trip over six hops when idle (docs/fidelity.md).
+const forwarding = 25 * time.Microsecond
+
+// frameBytes is a full frame as a rate counts it.
+const frameBytes = frameBits / 8
+
+// Changes sets what scaling does not preserve beside the unscaled cluster: the packets of
+// a transfer of so many bytes (paper units, 0: unknown), what a path of the highest
+// tier holds and what its narrowest switch port can queue, in packets, and how long a
+// packet takes over it when nothing else moves. Times are paper units. The unscaled
+// cluster has the scenario's latencies, buffers by the same rule, and no bursts.
+func Changes(s *scenarios.Scenario, p *fabric.Plan, payload float64) ([]results.ScalingFigure, error) {
+	full, err := fabric.New(s, scenarios.Scale{Rate: 1, Time: 1})
+	if err != nil {
+		return nil, fmt.Errorf("plan %s unscaled: %w", s.Name, err)
+	}
+	from, to, tier := farthest(p)
+	if tier == 0 {
+		return []results.ScalingFigure{}, nil
+	}
+	lat := s.Topology.Latency
+	paper := [4]time.Duration{lat.Tier0, lat.Tier1, lat.Tier2, lat.Tier3}[tier]
+	emulated := forwarding / 2
+	if p.Delayed() {
+		emulated += time.Duration(float64(p.Latency[tier]) * p.Scale.Time)
+	}
+	one, scaled := pathOf(full, from, to, 1), pathOf(p, from, to, 0)
+	out := []results.ScalingFigure{}
+	add := func(what, unit string, unscaled, now float64) {
+		out = append(out, results.ScalingFigure{What: what, Unit: unit, Unscaled: significant(unscaled), Scaled: significant(now)})
+	}
+	if payload > 0 {
+		add("mean transfer", "packets", payload/segmentBytes, payload/p.Scale.Rate/segmentBytes)
+	}
+	add(fmt.Sprintf("in flight on a tier %d path", tier), "packets",
+		one.narrowest*2*paper.Seconds()/frameBytes, scaled.narrowest*2*emulated.Seconds()/frameBytes)
+	add("its narrowest switch queue", "packets", one.queue/frameBytes, scaled.queue/frameBytes)
+	add("that queue's delay when full", "ms", 1e3*one.queue/one.narrowest, 1e3*scaled.queue/scaled.narrowest/p.Scale.Time)
+	add("latency of an idle path", "ms", 1e3*(paper.Seconds()+one.serialize), 1e3*(emulated.Seconds()+scaled.serialize)/p.Scale.Time)
+	return out, nil
+}
+
+// farthest is a pair of instances of the highest tier that the fabric has.
+func farthest(p *fabric.Plan) (from, to fabric.NodeID, tier int) {
+	ids := trials.Endpoints(p)
+	for _, id := range ids {
+		if t := p.Tier(ids[0], id); t > tier {
+			from, to, tier = ids[0], id, t
+		}
+	}
+	return from, to, tier
+}
+
+// path is what matters of the way between two instances: bytes a second, bytes, seconds.
+type path struct {
+	narrowest float64 // of its switch ports
+	queue     float64 // of that port
+	serialize float64 // of one burst over all hops, one after the other
+}
+
+// pathOf looks at a path whose bursts have so many segments; 0: the plan's.
+func pathOf(p *fabric.Plan, from, to fabric.NodeID, segments int) path {
+	out := path{narrowest: math.Inf(1)}
+	for _, h := range p.EqualCostPaths(from, to)[0] {
+		port := p.Egress(h)
+		rate := port.Shape.Rate.BytesPerSecond()
+		if segments == 0 {
+			segments = max(1, port.GSOMaxSegs) // the first hop is the sender's own
+		}
+		out.serialize += float64(segments) * frameBytes / rate
+		if p.Nodes[port.Node].IsSwitch() && rate < out.narrowest {
+			out.narrowest, out.queue = rate, float64(port.Shape.LimitBytes)
+		}
+	}
+	return out
+}
+
+// significant rounds to three digits: more would claim what these figures are not.
+func significant(x float64) float64 {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return 0
+	}
+	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(x)))-2)
+	if unit < 1 { // dividing by a whole number is exact where multiplying by a fraction is not
+		inverse := math.Round(1 / unit)
+		return math.Round(x*inverse) / inverse
+	}
+	return math.Round(x/unit) * unit
+}
+
+// plain writes a figure without an exponent.
+func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
+
+// Sentence is the changes in words, for a report's notes; "" where there are none.
+func Sentence(scale scenarios.Scale, changes []results.ScalingFigure) string {
+	text := ""
+	for i, c := range changes {
+		sep := "; "
+		if i == 0 {
+			sep = ""
+		}
+		text += fmt.Sprintf("%s%s %s %s instead of %s", sep, c.What, plain(c.Scaled), c.Unit, plain(c.Unscaled))
+	}
+	if text == "" {
+		return ""
+	}
+	at := fmt.Sprintf("S = %g", scale.Rate)
+	if scale.Time != 1 {
+		at += fmt.Sprintf(", T = %g", scale.Time)
+	}
+	return fmt.Sprintf("what scaling changes (%s against the unscaled cluster): %s", at, text)
+}
