@@ -83,6 +83,17 @@ func BenchmarkCountersTree64(b *testing.B) {
 	}
 }
 
+// BenchmarkCountersTree1024 is a poll of the 1024-GPU cluster: 516 nodes, 1792 ports.
+func BenchmarkCountersTree1024(b *testing.B) {
+	s := fabrictest.Paper64()
+	s.Topology.Pods = 64
+	f := mustUp(b, lab(b, "counters1024"), mustPlan(b, s, 400))
+	for b.Loop() {
+		_, err := f.Counters()
+		require.NoError(b, err)
+	}
+}
+
 // BenchmarkPath is one prediction across pods: two route look-ups.
 func BenchmarkPath(b *testing.B) {
 	plan := mustPlan(b, fabrictest.Paper64(), 400)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -35,9 +36,10 @@ func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
 		if err != nil {
 			return nil, fmt.Errorf("counters of %s: %w", ns.name, err)
 		}
+		now := time.Now()
 		seen := make([]bool, len(ports))
 		for i := range ports {
-			out = append(out, PortCounters{Node: int(id), Port: i})
+			out = append(out, PortCounters{Node: int(id), Port: i, At: now})
 		}
 		for _, q := range qdiscs {
 			i := portOf(q.index)

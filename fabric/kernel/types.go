@@ -104,6 +104,8 @@ type QueueCounters struct {
 type PortCounters struct {
 	// Node and Port index Plan.Nodes and the node's ports.
 	Node, Port int
+	// At is when they were read: a poll of a large fabric takes a while.
+	At time.Time
 	// QueueCounters are the port's total.
 	QueueCounters
 	// KV, Background and Other are the classes of a port with Shape.Classes, zero

@@ -23,7 +23,7 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 		if hop.Reverse {
 			k++
 		}
-		out[k] = telemetry.Counters{Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Marks: c.Marks, Backlog: c.BacklogBytes}
+		out[k] = telemetry.Counters{At: c.At, Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Marks: c.Marks, Backlog: c.BacklogBytes}
 		if port.Shape.Classes {
 			out[k].OthersBytes = c.Background.Bytes + c.Other.Bytes
 		}

@@ -29,7 +29,8 @@ type Ports struct {
 const backlogged = 4
 
 // Serve takes a trial's polls in: rows of the ports by time, as telemetry gives them, at
-// a time scale. burst is what a port may send at once on top of its rate.
+// a time scale; Since, where it is set, is more exact than the poll's time. burst is what
+// a port may send at once on top of its rate.
 func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale float64, burst func(port int) int) {
 	type state struct {
 		at      time.Duration
@@ -42,9 +43,12 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 	states := make([]state, len(ports))
 	for _, r := range rows {
 		s := &states[r.Port]
-		rate := ports[r.Port].Rate.BytesPerSecond() * timeScale // a second of paper time
 		if s.seen && r.At > s.at {
-			capacity := rate * (r.At - s.at).Seconds()
+			elapsed := r.Since
+			if elapsed == 0 {
+				elapsed = time.Duration(float64(r.At-s.at) * timeScale)
+			}
+			capacity := ports[r.Port].Rate.BytesPerSecond() * elapsed.Seconds()
 			bytes := float64(r.Bytes - s.bytes)
 			if excess := (bytes - float64(burst(r.Port))) / capacity; excess-1 > p.Excess {
 				p.Excess, p.ExcessAt = excess-1, ports[r.Port].Name

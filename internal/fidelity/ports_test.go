@@ -34,6 +34,12 @@ func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 	assert.InDelta(t, 0, p.Excess, 1e-9, "a second of paper time is two of the shaper's")
 
 	p = Ports{}
+	late := row(2, 1, 1_510_000, 0)
+	late.Since = 1500 * time.Millisecond
+	p.Serve(ports, []telemetry.Row{row(1, 1, 0, 0), late}, 1, burst)
+	assert.InDelta(t, 0, p.Excess, 1e-9, "the port was read half a second after others of its poll")
+
+	p = Ports{}
 	var rows []telemetry.Row
 	for s := range 6 { // always a queue, and half the rate
 		rows = append(rows, row(s+1, 0, uint64(s)*500_000, 4000))

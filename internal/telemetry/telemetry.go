@@ -19,6 +19,9 @@ import (
 
 // Counters are one port's egress counters since the fabric was made.
 type Counters struct {
+	// At is when they were read; zero is the time of the poll. Reading hundreds of
+	// switches takes a while, and longer where the host is busy.
+	At time.Time
 	// Bytes are Ethernet frames as the shaper counts them, all classes.
 	Bytes uint64
 	// OthersBytes is the part that is not the transfers' own; equal to Bytes where classes are not told apart.
@@ -41,6 +44,7 @@ type PortRef struct {
 // Row is one line of the link time series.
 type Row struct {
 	At          time.Duration // paper time
+	Since       time.Duration // real time since this port was read before
 	Port        int           // index into Ports
 	Bytes       uint64        // since the first poll
 	Utilization float64       // of the emulated rate, since the poll before
@@ -93,15 +97,18 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	if m.last == nil || real <= m.lastT || len(now) != len(m.opt.Ports) {
 		return congestion, nil, false
 	}
-	seconds := (real - m.lastT).Seconds()
 	var sum [4]float64
 	var count [4]int
 	for i := range now {
 		p := &m.opt.Ports[i]
-		capacity := p.Rate.BytesPerSecond() * seconds
+		since := real - m.lastT
+		if read := now[i].At.Sub(m.last[i].At); !now[i].At.IsZero() && read > 0 {
+			since = read
+		}
+		capacity := p.Rate.BytesPerSecond() * since.Seconds()
 		bytes := now[i].Bytes - m.last[i].Bytes
 		rows = append(rows, Row{
-			At: paper, Port: i, Bytes: now[i].Bytes - m.base[i].Bytes, Utilization: float64(bytes) / capacity,
+			At: paper, Since: since, Port: i, Bytes: now[i].Bytes - m.base[i].Bytes, Utilization: float64(bytes) / capacity,
 			Drops: now[i].Drops - m.base[i].Drops, Marks: now[i].Marks - m.base[i].Marks, Backlog: now[i].Backlog,
 		})
 		if !p.Shared {

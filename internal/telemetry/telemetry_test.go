@@ -46,6 +46,23 @@ func TestOwnTrafficIsNotCongestion(t *testing.T) {
 	assert.InDelta(t, 0.7, rows[1].Utilization, 1e-12, "utilisation counts everything")
 }
 
+func TestAPortReadLateIsJudgedByItsOwnTime(t *testing.T) {
+	m := New(Options{Ports: ports(), Separate: true})
+	start := time.Now()
+	first, second := counters(0, 0), counters(700_000, 0)
+	for i := range first {
+		first[i].At, second[i].At = start, start.Add(time.Second)
+	}
+	second[1].At = start.Add(1400 * time.Millisecond)
+	m.Poll(0, 0, first)
+	_, rows, ok := m.Poll(time.Second, time.Second, second)
+	require.True(t, ok)
+	assert.InDelta(t, 0.7, rows[0].Utilization, 1e-12)
+	assert.InDelta(t, 0.5, rows[1].Utilization, 1e-12)
+	assert.Equal(t, 1400*time.Millisecond, rows[1].Since)
+	assert.Equal(t, rows[0].At, rows[1].At, "a poll is one row of the series' time")
+}
+
 func TestWithoutSeparationEverythingIsCongestion(t *testing.T) {
 	m := New(Options{Ports: ports()})
 	m.Poll(0, 0, counters(0, 0))
