@@ -25,7 +25,8 @@ const (
 	segmentBytes = 1448
 	frameBits    = 1514 * 8
 	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
-	coresPerAgent = 0.002
+	// Of 256 idle ones each took 0.0003.
+	coresPerAgent = 0.0005
 	// atMostRequests and atMostTrials bound what is looked at: the load of a longer run
 	// is taken to be that of its beginning.
 	atMostRequests, atMostTrials = 2000, 12
