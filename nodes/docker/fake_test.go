@@ -33,7 +33,6 @@ type fakeEngine struct {
 	loadError  string
 	containers []*fakeContainer
 	created    map[string]container.CreateRequest // by name
-	lateness   int                                // containers that appear only after so many listings
 	listings   int
 	pid        int
 }

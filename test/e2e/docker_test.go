@@ -213,6 +213,20 @@ func TestContainerThatIsKilledByHandIsAnAgentsDeath(t *testing.T) {
 	assert.Positive(t, c.Completed)
 }
 
+func TestDeadContainersShowWithinASecond(t *testing.T) {
+	needDocker(t)
+	clean(t)
+	mustRun(t, "up", "-d", scenarioOn(t, "docker", "e2e-dead"))
+	docker(t, "kill", "netkvlab.e2e-dead.d0")
+	waitFor(t, time.Second, "ps to say so", func() bool {
+		return strings.Contains(netkvlab(t, "ps").stdout, "agent d0 is dead")
+	})
+	o := netkvlab(t, "run", "e2e-dead")
+	assert.Equal(t, 1, o.code)
+	assert.Contains(t, o.stderr, "agent d0 is dead")
+	mustRun(t, "down", "e2e-dead")
+}
+
 func TestNameOfAContainerThatIsNotOurs(t *testing.T) {
 	needDocker(t)
 	clean(t)
