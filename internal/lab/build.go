@@ -70,7 +70,7 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 	if err != nil {
 		return nil, err
 	}
-	if err := Preflight(s, plan, opt); err != nil {
+	if err := Preflight(ctx, s, plan, opt); err != nil {
 		return nil, err
 	}
 	l := &Lab{Scenario: s, Plan: plan, opt: opt}

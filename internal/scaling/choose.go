@@ -69,7 +69,7 @@ func Choose(ctx context.Context, s *scenarios.Scenario, h Host, fabrics int) (Ch
 		if err != nil {
 			return Choice{}, err
 		}
-		if c := d.at(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
+		if c := d.On(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
 			c.Auto, c.Fabrics = true, fabrics
 			return c, nil
 		}
@@ -91,7 +91,7 @@ func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int
 		if err != nil {
 			return 0, err
 		}
-		if c := d.at(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
+		if c := d.On(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
 			return n, nil
 		}
 	}
@@ -127,8 +127,12 @@ func at(s *scenarios.Scenario, rate float64) (*fabric.Plan, error) {
 	return p, nil
 }
 
-// at tells what a host would have left of its cores with a plan.
-func (d *Demand) at(h Host, p *fabric.Plan) Choice {
+// Busy is how much of the host's cores is needed on average: more than 1 where they do
+// not suffice.
+func (c Choice) Busy() float64 { return 1 - c.Idle }
+
+// On tells what a host would have left of its cores with a plan.
+func (d *Demand) On(h Host, p *fabric.Plan) Choice {
 	narrowest, segments := Grain(p)
 	mean, peak := d.busy(h.perCore(narrowest, segments), p.Scale.Rate)
 	cores := float64(h.Cores)

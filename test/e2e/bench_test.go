@@ -17,6 +17,11 @@ func BenchmarkUpDetached32GPU(b *testing.B) {
 	benchLab(b, "quickstart")
 }
 
+// BenchmarkUpDetached1024GPU is the same for 256 agents; it is to take at most 5 s.
+func BenchmarkUpDetached1024GPU(b *testing.B) {
+	benchLab(b, "1024gpu")
+}
+
 func benchLab(b *testing.B, name string) {
 	var up, down time.Duration
 	for b.Loop() {
