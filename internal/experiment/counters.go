@@ -31,18 +31,20 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 	return out, nil
 }
 
-// own is what of two polls' difference each port carried for the transfers; nil where
+// own is what of two polls' difference each port carried for the transfers; -1 where
 // other traffic cannot be told from it.
-func (r *run) own(before, after []telemetry.Counters) []uint64 {
-	if !r.plan.Classes && r.opt.Scenario.Background.Enabled() {
-		return nil
-	}
+func (r *run) own(before, after []telemetry.Counters) []int64 {
 	ports := telemetry.Ports(r.plan)
-	out := make([]uint64, len(after))
+	out := make([]int64, len(after))
 	for i := range after {
-		out[i] = after[i].Bytes - before[i].Bytes
-		if shapeOf(r.plan, ports[i].Hop).Classes {
-			out[i] -= after[i].OthersBytes - before[i].OthersBytes
+		total := int64(after[i].Bytes - before[i].Bytes)
+		switch {
+		case r.plan.Egress(ports[i].Hop).Shape.Classes:
+			out[i] = total - int64(after[i].OthersBytes-before[i].OthersBytes)
+		case r.opt.Scenario.Background.Enabled():
+			out[i] = -1
+		default:
+			out[i] = total
 		}
 	}
 	return out

@@ -107,11 +107,9 @@ func (r *run) flowTrial(ctx context.Context, p scenarios.Policy, seed uint64, l 
 	return records, nil
 }
 
-// replays gives each packet trial its fluid counterpart with the same decisions.
-func (r *run) replays(ctx context.Context) error {
-	if r.lab == nil {
-		return nil
-	}
+// replays gives each packet trial its fluid counterpart with the same decisions, and
+// takes the transfers that met no other as evidence.
+func (r *run) replays(ctx context.Context) ([]results.Record, error) {
 	type trial struct {
 		policy string
 		seed   uint64
@@ -125,16 +123,20 @@ func (r *run) replays(ctx context.Context) error {
 		}
 		groups[k] = append(groups[k], r.records[i])
 	}
+	var out []results.Record
 	for _, k := range order {
 		again, err := flowworld.Replay(ctx, r.flowConfig(k.seed), groups[k])
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if err := r.keep(again); err != nil {
-			return err
-		}
+		out = append(out, again...)
 	}
-	return nil
+	if r.opt.Scenario.Transfer.Overlap != scenarios.OverlapNone {
+		return out, nil // what is left after the prefill may be less than a port's burst
+	}
+	_, alone, err := attribution.Transport(ctx, r.flowConfig, nil, r.records, out)
+	r.evidence.Alone = alone
+	return out, err
 }
 
 // attribute takes the gap between the worlds apart. A failure costs the run its

@@ -19,6 +19,7 @@ type oracle struct {
 	err    error
 	rows   []telemetry.Row
 	ports  []telemetry.PortRef
+	meter  *telemetry.Meter
 	flush  func([]telemetry.PortRef, []telemetry.Row)
 }
 
@@ -27,15 +28,16 @@ func (r *run) startOracle(ctx context.Context, t trials.Trial, tr *packet.Trial)
 	s := r.opt.Scenario
 	ctx, cancel := context.WithCancel(ctx)
 	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(r.plan)}
-	meter := telemetry.New(telemetry.Options{
+	o.meter = telemetry.New(telemetry.Options{
 		Ports: o.ports, Separate: s.Oracle.Separation != scenarios.SeparationNone, Ours: !s.Background.Enabled(),
 		Noise: s.Oracle.Noise, Loss: s.Oracle.Loss, Seed: t.Seed,
+		Staleness: s.Oracle.Staleness,
 	})
 	scale := r.plan.Scale.Time
 	samples := make(chan packet.Sample)
 	tr.Samples = samples
 	o.flush = func(ports []telemetry.PortRef, rows []telemetry.Row) { r.writeLinks(t, ports, rows) }
-	go o.poll(ctx, r, meter, samples, time.Duration(float64(s.Oracle.Refresh)*scale), time.Duration(float64(s.Oracle.Staleness)*scale), scale)
+	go o.poll(ctx, r, o.meter, samples, time.Duration(float64(s.Oracle.Refresh)*scale), time.Duration(float64(s.Oracle.Staleness)*scale), scale)
 	return o
 }
 

@@ -50,6 +50,10 @@ func (r *run) trial(ctx context.Context, t turn) error {
 	records := driver.Records()
 	trials.NamePaths(r.plan, records)
 	r.page.records = records
+	r.evidence.Oracle.Add(oracle.meter.Accuracy())
+	if linkErr != nil { // a port that cannot be read is not what was planned
+		linkErr = errors.Join(linkErr, r.verify(ctx, "in "+name))
+	}
 	if err := errors.Join(runErr, linkErr); err != nil {
 		return err
 	}

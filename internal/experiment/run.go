@@ -94,9 +94,6 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if runErr != nil && len(r.records) == 0 {
 		return nil, errors.Join(runErr, w.Discard())
 	}
-	if r.attribution != nil {
-		r.evidence.Alone = r.attribution.Alone
-	}
 	if err := r.scaled(); err != nil {
 		runErr = errors.Join(runErr, err)
 	}
@@ -116,11 +113,19 @@ func (r *run) worlds(ctx context.Context) error {
 			return err
 		}
 	}
+	if r.lab != nil {
+		again, err := r.replays(ctx)
+		if err != nil {
+			return err
+		}
+		if r.runs(results.WorldFlow) {
+			if err := r.keep(again); err != nil {
+				return err
+			}
+		}
+	}
 	if !r.runs(results.WorldFlow) {
 		return nil
-	}
-	if err := r.replays(ctx); err != nil {
-		return err
 	}
 	if err := r.flowTrials(ctx); err != nil {
 		return err

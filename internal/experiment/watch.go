@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -23,6 +22,8 @@ func (r *run) fidelity(interrupted bool) results.Fidelity {
 		return results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
 	}
 	e := &r.evidence
+	asked := r.opt.Scenario.Background.Utilization
+	e.Asked = [4]float64{2: asked.Tier2, 3: asked.Tier3}
 	e.Interrupted, e.Host, e.PortFailures = interrupted, r.host.Load(), r.portFailures()
 	f := fidelity.Judge(e)
 	f.Notes = r.remarks()
@@ -75,7 +76,7 @@ func (r *run) verify(ctx context.Context, when string) error {
 }
 
 // transport takes in a finished trial's senders and ports.
-func (r *run) transport(o *oracle, carried []uint64, records []results.Record) error {
+func (r *run) transport(o *oracle, carried []int64, records []results.Record) error {
 	t, plan := &r.evidence.Transport, r.plan
 	for i := range records {
 		t.Segments += records[i].MovedBytesEmulated / segmentBytes
@@ -93,24 +94,12 @@ func (r *run) transport(o *oracle, carried []uint64, records []results.Record) e
 	for _, drops := range last {
 		t.QueueDrops += int64(drops)
 	}
-	r.evidence.Ports.Serve(o.ports, o.rows, plan.Scale.Time, func(port int) int { return shapeOf(plan, o.ports[port].Hop).BurstBytes })
-	if carried == nil {
-		return nil
-	}
+	r.evidence.Ports.Serve(o.ports, o.rows, plan.Scale.Time, func(port int) int { return plan.Egress(o.ports[port].Hop).Shape.BurstBytes })
 	return r.evidence.Ports.Conserve(plan, o.ports, carried, records)
 }
 
 // segmentBytes is the payload of a full segment.
 const segmentBytes = 1448
-
-// shapeOf is the shaping of the port that a hop leaves by.
-func shapeOf(p *fabric.Plan, h fabric.Hop) *fabric.Shape {
-	l := &p.Links[h.Link]
-	if h.Reverse {
-		return &l.B.Shape
-	}
-	return &l.A.Shape
-}
 
 // portFailures counts requests that ran into the path table's end.
 func (r *run) portFailures() int {

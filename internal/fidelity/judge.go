@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
 // The limits. A figure beyond the first makes a run degraded, beyond the second
@@ -29,6 +30,8 @@ const (
 	servedInvalid = 0.90
 	// strayInvalid is how far a port's bytes may be from what the records send over it.
 	strayInvalid = 0.02
+	// backgroundDegraded is how far, relatively, background may be from what was asked.
+	backgroundDegraded = 0.05
 	// Lone transfers of the calibration against the fluid model.
 	loneDegraded, loneInvalid = 0.02, 0.20
 )
@@ -55,6 +58,10 @@ type Evidence struct {
 	Transport Transport
 	// Ports are what the shaped ports did, in all trials.
 	Ports Ports
+	// Oracle is what the scheduler was told of the network, and Asked the share of each
+	// tier's links that background traffic was asked to use.
+	Oracle telemetry.Accuracy
+	Asked  [4]float64
 	// Calibration are the lone transfers before the trials.
 	Calibration *results.Calibration
 	// Alone are the trials' transfers that met no other; nil when none was.
@@ -136,6 +143,7 @@ func Judge(e *Evidence) results.Fidelity {
 	j.host(e)
 	j.transport(&e.Transport)
 	j.ports(&e.Ports)
+	j.background(e)
 	j.transfers(e)
 	return j.Fidelity
 }
@@ -188,6 +196,17 @@ func (j *judge) ports(p *Ports) {
 	}
 }
 
+func (j *judge) background(e *Evidence) {
+	if e.Oracle.Polls == 0 {
+		return
+	}
+	for tier, asked := range e.Asked {
+		if got := e.Oracle.Truth[tier]; asked > 0 {
+			j.beyond(abs(got/asked-1), backgroundDegraded, 0, "background used %.1f%% of the links of tier %d, %.1f%% were asked for", 100*got, tier, 100*asked)
+		}
+	}
+}
+
 func (j *judge) transfers(e *Evidence) {
 	if c := e.Calibration; c != nil {
 		for _, l := range c.Lone {
@@ -213,6 +232,19 @@ func figures(e *Evidence) *results.FidelityFigures {
 		IdlePct: 100 * e.Host.Idle, SoftIRQPct: 100 * e.Host.SoftIRQ, StealPct: 100 * e.Host.Steal,
 		TimerLateMS: results.MS(e.TimerLate), Retransmits: t.Retransmits, QueueDrops: t.QueueDrops,
 		UnexplainedLossPct: 100 * t.unexplained(), BufferLimitedPct: 100 * t.limited(),
-		RateExcessPct: 100 * e.Ports.Excess, ServedPct: 100 * e.Ports.Served, StrayBytesPct: 100 * e.Ports.Stray, Calibration: e.Calibration,
+		RateExcessPct: 100 * e.Ports.Excess, ServedPct: 100 * e.Ports.Served, StrayBytesPct: 100 * e.Ports.Stray, Calibration: e.Calibration, Oracle: oracle(e),
 	}
+}
+
+// oracle lists the tiers of which the oracle knows something.
+func oracle(e *Evidence) []results.OracleFigures {
+	var out []results.OracleFigures
+	for tier := range e.Oracle.Truth {
+		if e.Oracle.Polls > 0 && (e.Asked[tier] > 0 || e.Oracle.Error[tier] > 0) {
+			out = append(out, results.OracleFigures{
+				Tier: tier, AskedPct: 100 * e.Asked[tier], TruePct: 100 * e.Oracle.Truth[tier], ErrorPoints: 100 * e.Oracle.Error[tier],
+			})
+		}
+	}
+	return out
 }

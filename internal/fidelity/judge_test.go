@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
 // believable is the evidence of a run without fault.
@@ -48,6 +49,9 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 		{"too slow a port", results.VerdictInvalid, "core0>agg0-0 had a queue and served no more than 50%", func(e *Evidence) { e.Ports.Served, e.Ports.ServedAt = 0.5, "core0>agg0-0" }},
 		{"another path", results.VerdictInvalid, "x carried 10 bytes of KV traffic, the recorded paths send 20", func(e *Evidence) {
 			e.Ports.Stray, e.Ports.StrayAt, e.Ports.StrayGot, e.Ports.StrayWant = 0.5, "x", 10, 20
+		}},
+		{"background that fell short", results.VerdictDegraded, "background used 15.0% of the links of tier 3, 20.0% were asked for", func(e *Evidence) {
+			e.Asked, e.Oracle = [4]float64{2: 0.1, 3: 0.2}, telemetry.Accuracy{Polls: 9, Truth: [4]float64{2: 0.104, 3: 0.15}}
 		}},
 		{"slow alone", results.VerdictDegraded, "a lone transfer over tier 2 took +3.0% from ideal (median of 5)", func(e *Evidence) {
 			e.Calibration = &results.Calibration{Lone: []results.LoneTransfers{{Tier: 2, N: 5, OffPct: 3}}}

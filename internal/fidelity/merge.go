@@ -20,6 +20,7 @@ func (e *Evidence) Merge(o *Evidence) {
 	e.PortFailures += o.PortFailures
 	e.Transport.merge(&o.Transport)
 	e.Ports.merge(&o.Ports)
+	e.Oracle.Add(o.Oracle)
 	e.Calibration = mergeCalibration(e.Calibration, o.Calibration)
 }
 

@@ -80,19 +80,22 @@ const (
 )
 
 // Conserve compares the KV bytes that ports carried in a trial, by 2 x link + 1 for the
-// way back, with those that the records' paths send over them. A trial with attempts
+// way back, with those that the records' paths send over them; -1 is not known. A trial with attempts
 // that failed has bytes which no record places; it is not judged.
-func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried []uint64, records []results.Record) error {
+func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried []int64, records []results.Record) error {
 	want, extra, err := expected(plan, len(carried), records)
 	if err != nil || want == nil {
 		return err
 	}
 	for i, got := range carried {
+		if got < 0 {
+			continue
+		}
 		low := want[i]*0.995 - slackBytes
 		high := want[i]*1.005 + extra[i] + ackShare*want[i^1] + slackBytes
 		off := max(low-float64(got), float64(got)-high, 0) / max(want[i], least)
 		if off > p.Stray {
-			p.Stray, p.StrayAt, p.StrayGot, p.StrayWant = off, ports[i].Name, int64(got), int64(want[i])
+			p.Stray, p.StrayAt, p.StrayGot, p.StrayWant = off, ports[i].Name, got, int64(want[i])
 		}
 	}
 	return nil

@@ -69,8 +69,8 @@ func TestBytesOnOtherLinksThanRecordedAreFound(t *testing.T) {
 	require.NoError(t, err)
 	ports := telemetry.Ports(plan)
 	const bytes = 50_000_000
-	carried := func(slot int) []uint64 {
-		out := make([]uint64, len(ports))
+	carried := func(slot int) []int64 {
+		out := make([]int64, len(ports))
 		from, to := plan.Prefill[0], plan.Decode[len(plan.Decode)-1]
 		for _, l := range flowsim.AppendPath(nil, plan.NICPaths(from, to, 0, 0)[slot]) {
 			out[l] = bytes*frame/segment + 5*frame // some of it sent twice
@@ -87,6 +87,13 @@ func TestBytesOnOtherLinksThanRecordedAreFound(t *testing.T) {
 	assert.NotEmpty(t, p.StrayAt)
 
 	p = Ports{}
+	unknown := carried(0)
+	for i := range unknown {
+		unknown[i] = -1
+	}
+	require.NoError(t, p.Conserve(plan, ports, unknown, record))
+	assert.Zero(t, p.Stray, "ports that do not tell are not judged")
+
 	failed := record[0]
 	failed.Attempts = 2
 	require.NoError(t, p.Conserve(plan, ports, carried(0), append(record, failed)))

@@ -224,6 +224,9 @@ func figures(f *results.FidelityFigures) string {
 		parts = append(parts, "lone transfers "+strings.Join(lone, ", ")+" from ideal")
 	}
 	parts = append(parts, fmt.Sprintf("bytes of every link within %.1f%% of the recorded paths", f.StrayBytesPct))
+	for _, t := range f.Oracle {
+		parts = append(parts, fmt.Sprintf("background of tier %d %.1f%% (asked %.1f%%), told within %.1f points", t.Tier, t.TruePct, t.AskedPct, t.ErrorPoints))
+	}
 	return "measured: " + strings.Join(parts, ", ")
 }
 

@@ -103,8 +103,20 @@ type FidelityFigures struct {
 	// rate; absent when no port kept one.
 	ServedPct float64 `json:"served_pct,omitempty"`
 	// StrayBytesPct is how far a port's bytes were from those of the recorded paths.
-	StrayBytesPct float64      `json:"stray_bytes_pct"`
-	Calibration   *Calibration `json:"calibration,omitempty"`
+	StrayBytesPct float64 `json:"stray_bytes_pct"`
+	// Oracle is what the scheduler knew of each tier that others used.
+	Oracle      []OracleFigures `json:"oracle,omitempty"`
+	Calibration *Calibration    `json:"calibration,omitempty"`
+}
+
+// OracleFigures compare, for one tier, background traffic and what was told of it.
+type OracleFigures struct {
+	Tier     int     `json:"tier"`
+	AskedPct float64 `json:"asked_pct"` // of the links, by the scenario
+	TruePct  float64 `json:"true_pct"`  // of the links, by the ports' counters, mean of all polls
+	// ErrorPoints is the mean absolute distance, in points, of what the scheduler held
+	// from what was true, over the oracle's periods.
+	ErrorPoints float64 `json:"error_points"`
 }
 
 // Calibration is what transfers on the empty fabric took before the trials, against

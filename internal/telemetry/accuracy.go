@@ -15,6 +15,19 @@ type Accuracy struct {
 	Truth, Error [4]float64
 }
 
+// Add takes in another trial's: means over all polls of both.
+func (a *Accuracy) Add(b Accuracy) {
+	n := a.Polls + b.Polls
+	if n == 0 {
+		return
+	}
+	mix := func(x, y float64) float64 { return (x*float64(a.Polls) + y*float64(b.Polls)) / float64(n) }
+	for t := range a.Truth {
+		a.Truth[t], a.Error[t] = mix(a.Truth[t], b.Truth[t]), mix(a.Error[t], b.Error[t])
+	}
+	a.Polls = n
+}
+
 // gauge compares each period's truth with the sample that was held during it.
 type gauge struct {
 	polls      int

@@ -36,3 +36,15 @@ func TestTheOraclesErrorIsThatOfWhatWasHeld(t *testing.T) {
 	}
 	assert.Zero(t, (&gauge{}).accuracy().Error)
 }
+
+func TestTrialsAreWeighedByTheirPolls(t *testing.T) {
+	t.Parallel()
+	var a Accuracy
+	a.Add(Accuracy{})
+	assert.Zero(t, a)
+	a.Add(Accuracy{Polls: 1, Truth: [4]float64{2: 0.1}, Error: [4]float64{2: 0.04}})
+	a.Add(Accuracy{Polls: 3, Truth: [4]float64{2: 0.3}})
+	assert.Equal(t, 4, a.Polls)
+	assert.InDelta(t, 0.25, a.Truth[2], 1e-12)
+	assert.InDelta(t, 0.01, a.Error[2], 1e-12)
+}

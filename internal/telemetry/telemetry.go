@@ -37,7 +37,8 @@ type PortRef struct {
 	Name string // "tor0-0>agg0-1"
 	Tier int
 	Rate scenarios.BitsPerSecond // emulated
-	// Shared is false where no KV cache can be slowed by others: NVLinks.
+	// Shared is false where no KV cache can be slowed by others: NVLinks, and the access
+	// links of hosts that do not serve.
 	Shared bool
 }
 
@@ -155,9 +156,10 @@ func Ports(p *fabric.Plan) []PortRef {
 	refs := make([]PortRef, 0, 2*len(p.Links))
 	for i := range p.Links {
 		l := &p.Links[i]
+		shared := l.Tier > 0 && p.Nodes[l.A.Node].Kind != fabric.KindBackground && p.Nodes[l.B.Node].Kind != fabric.KindBackground
 		for _, reverse := range []bool{false, true} {
 			hop := fabric.Hop{Link: l.ID, Reverse: reverse}
-			refs = append(refs, PortRef{Hop: hop, Name: p.LinkName(hop), Tier: l.Tier, Rate: l.RateEmulated, Shared: l.Tier > 0})
+			refs = append(refs, PortRef{Hop: hop, Name: p.LinkName(hop), Tier: l.Tier, Rate: l.RateEmulated, Shared: shared})
 		}
 	}
 	return refs

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -114,4 +115,22 @@ func TestNoiseAndLossAreTheSeedsOwn(t *testing.T) {
 		mean += v / float64(len(a))
 	}
 	assert.InDelta(t, 0.5, mean, 0.03)
+}
+
+func TestLinksThatNoTransferCanCrossDoNotCount(t *testing.T) {
+	t.Parallel()
+	s, err := scenarios.Load("paper-64gpu", "background.utilization={tier2: 0.2, tier3: 0.2}")
+	require.NoError(t, err)
+	p, err := fabric.New(s, scenarios.Scale{Rate: 400, Time: 1})
+	require.NoError(t, err)
+	background := 0
+	for _, port := range Ports(p) {
+		l := &p.Links[port.Hop.Link]
+		host := p.Nodes[l.A.Node].Kind == fabric.KindBackground || p.Nodes[l.B.Node].Kind == fabric.KindBackground
+		if host {
+			background++
+		}
+		assert.Equal(t, l.Tier > 0 && !host, port.Shared, port.Name)
+	}
+	assert.Positive(t, background)
 }
