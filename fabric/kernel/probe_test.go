@@ -67,13 +67,15 @@ func TestEveryProbeSettles(t *testing.T) {
 	}
 }
 
-func TestSupportedNeedsClassesOnlyForPlansWithThem(t *testing.T) {
+func TestSupportedNeedsClassesAndMarksOnlyForPlansWithThem(t *testing.T) {
 	t.Parallel()
-	for _, s := range []*scenarios.Scenario{fabrictest.Paper64(), fabrictest.Paper64Background()} {
+	marking := fabrictest.Paper64()
+	marking.Transfer.CongestionControl = scenarios.CongestionDCTCP
+	for _, s := range []*scenarios.Scenario{fabrictest.Paper64(), fabrictest.Paper64Background(), marking} {
 		plan, err := fabric.New(s, scenarios.Scale{Rate: 400, Time: 1})
 		require.NoError(t, err)
 		want := slices.ContainsFunc(Probes(), func(p *Probe) bool {
-			needed := p.Required || plan.Classes && (p == ProbeHTB || p == ProbeU32)
+			needed := p.Required || plan.Classes && (p == ProbeHTB || p == ProbeU32) || s == marking && p == ProbeRED
 			return needed && errors.Is(p.Check(), ErrUnsupported)
 		})
 		assert.Equal(t, want, Supported(plan) != nil)

@@ -36,10 +36,10 @@ func latencyRemark(p *fabric.Plan, lack error) string {
 	case lack != nil:
 		return fmt.Sprintf("link latency is not emulated, since this kernel cannot (%v); what remains is %s", lack, floor)
 	case !p.Delayed():
-		return fmt.Sprintf("link latency is not emulated: all of it is under %v; what remains is %s", fabric.MinLatency, floor)
+		return fmt.Sprintf("link latency is not emulated, since it is under %v on every path through a switch; what remains is %s", fabric.MinLatency, floor)
 	}
 	var tiers []string
-	for tier := 1; tier < len(p.Latency); tier++ {
+	for tier := range p.Latency {
 		what := "none"
 		if p.Latency[tier] > 0 {
 			what = p.Latency[tier].String()
