@@ -32,13 +32,26 @@ func (s *foresight) get(r hashedRoute) int {
 	return s.agreed[r]
 }
 
-func (s *foresight) set(r hashedRoute, n int) {
+// confirm notes that the kernel agreed on n more flows, refute that it did not on one:
+// for good, whatever others find out meanwhile.
+func (s *foresight) confirm(r hashedRoute, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.agreed == nil {
 		s.agreed = map[hashedRoute]int{}
 	}
-	s.agreed[r] = n
+	if s.agreed[r] != refuted {
+		s.agreed[r] += n
+	}
+}
+
+func (s *foresight) refute(r hashedRoute) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.agreed == nil {
+		s.agreed = map[hashedRoute]int{}
+	}
+	s.agreed[r] = refuted
 }
 
 // foresee is nextPorts for flows of one destination, computed where that is known to
@@ -68,10 +81,10 @@ func (f *Fabric) foresee(in *fabric.Port, flows []flow, which []int) ([]int, err
 		return nil, err
 	}
 	if !slices.Equal(asked, ports[:sample]) {
-		f.foresight.set(key, refuted)
+		f.foresight.refute(key)
 		return f.nextPorts(in, flows, which)
 	}
-	f.foresight.set(key, known+sample)
+	f.foresight.confirm(key, sample)
 	return ports, nil
 }
 
