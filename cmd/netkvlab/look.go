@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -111,11 +110,7 @@ func (a *app) inspectCommand() *cobra.Command {
 }
 
 // printLab shows a lab that was just left standing.
-func (a *app) printLab(ctx context.Context, name string, opt lab.Options) error {
-	info, err := lab.Look(ctx, name, opt)
-	if err != nil {
-		return err
-	}
+func (a *app) printLab(info lab.Info) error {
 	if a.output == "json" {
 		return a.printJSON(info)
 	}

@@ -173,7 +173,7 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 			return err
 		}
 		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
-		return a.printLab(ctx, s.Name, opt)
+		return a.printLab(labs[0].Info())
 	}
 	outcome, runErr := a.experiment(ctx, labs, s, out, f.worlds, notes, opt)
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)

@@ -3,6 +3,7 @@ package lab
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -57,29 +58,52 @@ func (l *Lab) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l.configs = make([]*control.ConfigureRequest, len(l.Agents))
-	paths := 0
-	for i := range l.Agents {
-		if l.configs[i], err = l.config(&l.Agents[i], flows[l.Agents[i].ID]); err != nil {
-			return fmt.Errorf("configure %s: %w", l.Agents[i].Node, err)
-		}
-		for _, p := range l.configs[i].Peers {
-			for _, nic := range p.Nics {
-				paths += len(nic.Paths)
-			}
-		}
+	if err := l.makeConfigs(ctx, flows); err != nil {
+		return err
 	}
 	if err := l.Reset(ctx); err != nil {
 		return err
 	}
-	warm := warmPerPath
-	if l.Scenario.Transfer.Paths == scenarios.PathsFresh || paths*warm > warmAtMost {
-		warm = 0
+	if l.Scenario.Transfer.Paths == scenarios.PathsFresh || l.paths()*warmPerPath > warmAtMost {
+		return nil
 	}
 	return l.each(ctx, func(ctx context.Context, a *Agent, _ *control.ConfigureRequest) error {
-		_, err := a.Client.Warm(ctx, warm)
+		_, err := a.Client.Warm(ctx, warmPerPath)
 		return err
 	})
+}
+
+// makeConfigs finds the source ports of every agent and writes its configuration.
+func (l *Lab) makeConfigs(ctx context.Context, flows map[fabric.NodeID][]*control.BackgroundFlow) error {
+	l.configs = make([]*control.ConfigureRequest, len(l.Agents))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range l.Agents {
+		g.Go(func() (err error) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			a := &l.Agents[i]
+			if l.configs[i], err = l.config(a, flows[a.ID]); err != nil {
+				return fmt.Errorf("configure %s: %w", a.Node, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// paths counts those of all pairs.
+func (l *Lab) paths() int {
+	n := 0
+	for _, c := range l.configs {
+		for _, p := range c.Peers {
+			for _, nic := range p.Nics {
+				n += len(nic.Paths)
+			}
+		}
+	}
+	return n
 }
 
 // Reset drops whatever an earlier trial left in the agents: caches, queues,
@@ -197,9 +221,9 @@ func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
 		}
 		paths := &control.NICPaths{}
 		for _, ports := range table {
-			row := &control.PathPorts{}
-			for _, p := range ports {
-				row.Ports = append(row.Ports, uint32(p))
+			row := &control.PathPorts{Ports: make([]uint32, len(ports))}
+			for i, p := range ports {
+				row.Ports[i] = uint32(p)
 			}
 			paths.Paths = append(paths.Paths, row)
 		}

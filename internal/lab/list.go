@@ -104,6 +104,18 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 	return infos, nil
 }
 
+// Info describes a lab that this process has built: as Look does, but for looking for
+// damage, since all of it has just been verified.
+func (l *Lab) Info() Info {
+	info := Info{
+		Lab: l.Name(), Status: string(l.state.Phase), Runtime: l.state.Runtime, Namespaces: len(l.Plan.Nodes),
+		Agents: len(l.state.Agents), Created: l.state.Created, OwnerPID: l.state.Owner.PID,
+		Damage: []string{}, Members: []AgentInfo{},
+	}
+	info.measure(l.state.Agents)
+	return info
+}
+
 // Look describes one lab. Only a lab that does not exist at all is an error.
 func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	info := Info{Lab: name, Status: "unknown", Damage: []string{}, Members: []AgentInfo{}}
