@@ -30,8 +30,8 @@ type Calibration struct {
 	// forward when flows ask for more.
 	OneFlow   Load `json:"one_flow"`
 	Saturated Load `json:"saturated"`
-	// TimerIdle and TimerLoaded are lateness of timers, on the idle host and beside the
-	// links of the last step, full.
+	// TimerIdle and TimerLoaded are lateness of timers, on the idle host and beside full
+	// links of 125 Mbit/s.
 	TimerIdle   Lateness `json:"timer_idle"`
 	TimerLoaded Lateness `json:"timer_loaded"`
 	// Others is the share of the CPUs that other programs used, before or after.

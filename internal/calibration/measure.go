@@ -49,6 +49,7 @@ policies: [rr]
 // burst, to 250, and one at which the links are too fast for any host.
 var (
 	steps     = []float64{1000, 400, 200, 100}
+	timed     = 200.0 // where timers are measured: busy, but not beyond what two cores carry
 	saturated = 5.0
 )
 
@@ -65,8 +66,8 @@ func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
 	}
 	for _, scale := range steps {
 		progress(fmt.Sprintf("calibrating: links of the paper's rates / %g", scale))
-		last := scale == steps[len(steps)-1]
-		if err := c.onFabric(ctx, scale, func(ctx context.Context, r *rig) error { return c.step(ctx, r, last) }); err != nil {
+		work := func(ctx context.Context, r *rig) error { return c.step(ctx, r, scale == timed) }
+		if err := c.onFabric(ctx, scale, work); err != nil {
 			return nil, err
 		}
 	}
