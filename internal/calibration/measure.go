@@ -24,7 +24,8 @@ const Lab = "netkvlab-calibration"
 const (
 	// settle is how long flows run before they are counted: past their slow start.
 	settle = 300 * time.Millisecond
-	// part is one of the measurements whose median counts; there are parts of them.
+	// part is one of the measurements of which the best counts, since neighbours can only
+	// make one worse; there are parts of them.
 	part, parts = 400 * time.Millisecond, 3
 	// busyNoted of the CPUs in other hands is worth a remark, busyRefused spoils the result.
 	busyNoted, busyRefused = 0.05, 0.25
@@ -140,14 +141,14 @@ func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	var perCore []float64
+	perCore := 0.0
 	for range parts {
 		l, err := r.measure(ctx)
 		if err != nil {
 			return err
 		}
-		busy := max(1-l.Idle-c.Others, 0.01) * float64(c.CPUs)
-		perCore = append(perCore, l.HopsPerSecond/busy)
+		busy := max(1-l.Idle, 0.01) * float64(c.CPUs)
+		perCore = max(perCore, l.HopsPerSecond/busy)
 	}
 	if timed {
 		late, err := kvagent.TimerLateness(ctx, timers, time.Millisecond)
@@ -157,8 +158,7 @@ func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
 		c.TimerLoaded = lateness(late)
 	}
 	narrowest, segments := scaling.Grain(r.plan)
-	slices.Sort(perCore)
-	c.Steps = append(c.Steps, scaling.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore[parts/2]})
+	c.Steps = append(c.Steps, scaling.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore})
 	return nil
 }
 
