@@ -201,7 +201,7 @@ func TestContainerThatIsKilledByHandIsAnAgentsDeath(t *testing.T) {
 	s := scenarioOn(t, "docker", "e2e-byhand", "requests: 8", "requests: 60")
 	cmd, _, errs := command(t.Context(), t.TempDir(), "up", s, "--out", dir)
 	require.NoError(t, cmd.Start())
-	waitFor(t, 20*time.Second, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
+	waitFor(t, time.Minute, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 	time.Sleep(2 * time.Second) // in the middle of the trial
 	docker(t, "kill", "netkvlab.e2e-byhand.d0")
 	_ = cmd.Wait()
@@ -268,7 +268,7 @@ func TestLeashOfContainers(t *testing.T) {
 	s := scenarioOn(t, "docker", "e2e-leash", "requests: 8", "requests: 100")
 	cmd, _, errs := command(t.Context(), t.TempDir(), "up", s)
 	require.NoError(t, cmd.Start())
-	waitFor(t, 20*time.Second, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
+	waitFor(t, time.Minute, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	waitFor(t, 5*time.Second, "the agents to end", func() bool {

@@ -133,7 +133,7 @@ func (e *engine) run(lab, out string) (*exec.Cmd, *buffer) {
 	cmd, _, errs := command(e.t.Context(), e.t.TempDir(), "up", s, "--out", out)
 	cmd.Env = append(os.Environ(), "DOCKER_HOST="+e.host)
 	require.NoError(e.t, cmd.Start())
-	waitFor(e.t, 20*time.Second, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
+	waitFor(e.t, time.Minute, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 	time.Sleep(2 * time.Second) // in the middle of the trial
 	return cmd, errs
 }
