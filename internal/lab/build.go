@@ -189,6 +189,7 @@ func (l *Lab) prepare(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
+	l.opt.Progress.Phase("making sure of the engine and the agents' image")
 	err := housing.Prepare(ctx, l.specs(l.agentNodes()))
 	if err != nil {
 		err = errors.Join(err, l.opt.Store.removeDir(l.Name()), l.lock.release())
