@@ -134,7 +134,11 @@ func (c Choice) Busy() float64 { return 1 - c.Idle }
 // On tells what a host would have left of its cores with a plan.
 func (d *Demand) On(h Host, p *fabric.Plan) Choice {
 	narrowest, segments := Grain(p)
-	mean, peak := d.busy(h.perCore(narrowest, segments), p.Scale.Rate)
+	perCore := h.perCore(narrowest, segments)
+	if len(p.Prefill)+len(p.Decode)+len(p.Background) > crowd {
+		perCore *= crowded
+	}
+	mean, peak := d.busy(perCore, p.Scale.Rate)
 	cores := float64(h.Cores)
 	return Choice{Rate: p.Scale.Rate, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
 }

@@ -27,6 +27,10 @@ const (
 	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
 	// Of 256 idle ones each took 0.0003.
 	coresPerAgent = 0.0005
+	// crowded is what is left of a core's forwarding in a fabric of more agents than crowd,
+	// where each packet finds another's data in the caches: 1024gpu at S = 800 took a third
+	// more than its packets do in a small one.
+	crowd, crowded = 64, 0.7
 	// atMostRequests and atMostTrials bound what is looked at: the load of a longer run
 	// is taken to be that of its beginning.
 	atMostRequests, atMostTrials = 2000, 12
