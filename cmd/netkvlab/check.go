@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/doctor"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/nodes/docker"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -123,7 +125,7 @@ host carries, in some eight seconds, and saves it: scale.rate: auto then goes by
 			if calibrate {
 				return a.calibrate(cmd.Context())
 			}
-			r := doctor.Examine(cmd.Context())
+			r := doctor.Examine(cmd.Context(), docker.NewEngine(os.Getenv))
 			if a.output == "json" {
 				if err := a.printJSON(r); err != nil {
 					return err

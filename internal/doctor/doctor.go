@@ -16,6 +16,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/nodes/docker"
 )
 
 // The answers of a check.
@@ -53,8 +54,8 @@ var without = map[string]string{
 	"dctcp":     "transfer.congestionControl: dctcp is refused",
 }
 
-// Examine tries everything.
-func Examine(ctx context.Context) *Report {
+// Examine tries everything. The engine is the one that containers would go to.
+func Examine(ctx context.Context, engine *docker.Engine) *Report {
 	r := &Report{CPUs: runtime.NumCPU(), Checks: []Check{}}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		r.Kernel = strings.TrimSpace(string(release))
@@ -73,6 +74,9 @@ func Examine(ctx context.Context) *Report {
 		err := lab.CongestionControl(cc)
 		r.add(c, err, unix.ENOENT) // EPERM, say, tells nothing about the kernel
 	}
+	r.add(Check{
+		Name: "docker engine", Need: "Docker 20.10 or newer, root's", Without: "runtime: docker is refused",
+	}, engine.Check(ctx), docker.ErrNoEngine)
 	return r
 }
 

@@ -54,6 +54,16 @@ func NewEngine(getenv func(string) string) *Engine {
 
 func (e *Engine) socket() string { return strings.TrimPrefix(e.host, "unix://") }
 
+// Check says whether the engine can house a lab, and if not why. An error that
+// matches ErrNoEngine says that nobody is there.
+func (e *Engine) Check(ctx context.Context) error {
+	if err := e.reach(ctx); err != nil {
+		return err
+	}
+	_, err := e.info(ctx)
+	return err
+}
+
 // reach makes sure that an engine answers which speaks an API that we do. An error
 // that matches ErrNoEngine says that nobody is there.
 func (e *Engine) reach(ctx context.Context) error {
