@@ -82,16 +82,20 @@ func Choose(ctx context.Context, s *scenarios.Scenario, h Host, fabrics int) (Ch
 // `most`: as many as the host carries at the given scale, or, where the scale is auto,
 // while no link becomes slower than 25 Mbit/s. One is always allowed.
 func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int, error) {
-	for n := min(most, len(Trials(s))); n > 1; n-- {
-		d, err := Expect(ctx, s, n)
-		if err != nil {
-			return 0, err
-		}
-		p, err := slowestPlan(s)
-		if err != nil {
-			return 0, err
-		}
-		if c := d.On(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
+	most = min(most, len(Trials(s)))
+	if most < 2 {
+		return 1, nil
+	}
+	p, err := slowestPlan(s)
+	if err != nil {
+		return 0, err
+	}
+	l, err := foresee(ctx, s, most)
+	if err != nil {
+		return 0, err
+	}
+	for n := most; n > 1; n-- {
+		if c := l.sideBySide(n).On(h, p); c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy {
 			return n, nil
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
@@ -47,36 +50,74 @@ type Demand struct {
 	agents     int
 }
 
-// Expect runs a scenario's trials in the flow world, so many side by side.
+// trialLoads is what a scenario's trials ask for, each for itself, at S = 1.
+type trialLoads struct {
+	windows    [][]float64 // by trial
+	background float64
+	agents     int
+}
+
+// Expect runs a scenario's trials in the flow world and puts them side by side, so many
+// at a time.
 func Expect(ctx context.Context, s *scenarios.Scenario, fabrics int) (*Demand, error) {
+	l, err := foresee(ctx, s, fabrics)
+	if err != nil {
+		return nil, err
+	}
+	return l.sideBySide(fabrics), nil
+}
+
+// foresee runs the trials, at least so many where there are, on all CPUs.
+func foresee(ctx context.Context, s *scenarios.Scenario, atLeast int) (*trialLoads, error) {
 	p, err := fabric.New(s, scenarios.Scale{Rate: 1, Time: s.Scale.Time})
 	if err != nil {
 		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
 	}
 	all := Trials(s)
-	all = all[:min(len(all), max(fabrics, atMostTrials))]
-	d := &Demand{
-		agents:     fabrics * (len(p.Prefill) + len(p.Decode) + len(p.Background)),
-		background: float64(fabrics) * background(s, p),
-	}
-	loads := map[uint64]*load{}
-	for first := 0; first < len(all); first += fabrics {
-		var set []float64
-		for _, t := range all[first:min(first+fabrics, len(all))] {
-			if loads[t.Seed] == nil {
-				if loads[t.Seed], err = arrivals(s, t.Seed); err != nil {
-					return nil, err
-				}
+	all = all[:min(len(all), max(atLeast, atMostTrials))]
+	arriving := map[uint64]*load{}
+	for _, t := range all {
+		if arriving[t.Seed] == nil {
+			if arriving[t.Seed], err = arrivals(s, t.Seed); err != nil {
+				return nil, err
 			}
-			records, err := simulate(ctx, s, p, t, loads[t.Seed])
-			if err != nil {
-				return nil, fmt.Errorf("estimate the load of %s: %w", s.Name, err)
-			}
-			set = addLoad(set, p, records)
 		}
-		d.windows = append(d.windows, set...)
 	}
-	return d, nil
+	out := &trialLoads{
+		windows: make([][]float64, len(all)), background: background(s, p),
+		agents: len(p.Prefill) + len(p.Decode) + len(p.Background),
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, t := range all {
+		g.Go(func() error {
+			records, err := simulate(ctx, s, p, t, arriving[t.Seed])
+			if err != nil {
+				return fmt.Errorf("estimate the load of %s: %w", s.Name, err)
+			}
+			out.windows[i] = windowsOf(p, records)
+			return nil
+		})
+	}
+	return out, g.Wait()
+}
+
+// sideBySide adds up the trials that run at a time, one set after the other.
+func (l *trialLoads) sideBySide(fabrics int) *Demand {
+	d := &Demand{agents: fabrics * l.agents, background: float64(fabrics) * l.background}
+	for set := range slices.Chunk(l.windows, fabrics) {
+		var sum []float64
+		for _, windows := range set {
+			for i, w := range windows {
+				if i == len(sum) {
+					sum = append(sum, 0)
+				}
+				sum[i] += w
+			}
+		}
+		d.windows = append(d.windows, sum...)
+	}
+	return d
 }
 
 // Trials lists a scenario's trials in the flow world, in the order in which they run.
@@ -130,8 +171,8 @@ func simulate(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, t tria
 	return d.Records(), nil
 }
 
-// addLoad adds the packet-hops of a trial's transfers to the windows in which they move.
-func addLoad(windows []float64, p *fabric.Plan, records []results.Record) []float64 {
+// windowsOf puts the packet-hops of a trial's transfers into the windows in which they move.
+func windowsOf(p *fabric.Plan, records []results.Record) []float64 {
 	width := results.MS(window) / p.Scale.Time
 	end := 0.0
 	for i := range records {
@@ -141,9 +182,7 @@ func addLoad(windows []float64, p *fabric.Plan, records []results.Record) []floa
 			end = max(end, *r.FinishMS)
 		}
 	}
-	for n := int(math.Ceil(end / width)); len(windows) < n; {
-		windows = append(windows, 0)
-	}
+	windows := make([]float64, int(math.Ceil(end/width)))
 	for i := range records {
 		r := &records[i]
 		hops := 1.0 // an NVLink

@@ -163,7 +163,7 @@ func TestTheLoadHoldsAllBytesOfTheTransfers(t *testing.T) {
 		want += ackShare * 2 * float64(records[i].Tier) * float64(records[i].MovedBytesEmulated) / segmentBytes
 	}
 	got := 0.0
-	for _, w := range addLoad(nil, p, records) {
+	for _, w := range windowsOf(p, records) {
 		got += w
 	}
 	assert.InEpsilon(t, want, got, 1e-6)
