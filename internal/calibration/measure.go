@@ -23,10 +23,10 @@ const Lab = "netkvlab-calibration"
 
 const (
 	// settle is how long flows run before they are counted: past their slow start.
-	settle = 300 * time.Millisecond
+	settle = 250 * time.Millisecond
 	// part is one of the measurements of which the best counts, since neighbours can only
 	// make one worse; there are parts of them.
-	part, parts = 400 * time.Millisecond, 3
+	part, parts = 300 * time.Millisecond, 3
 	// busyNoted of the CPUs in other hands is worth a remark, busyRefused spoils the result.
 	busyNoted, busyRefused = 0.05, 0.25
 	// timers is how many wake-ups are measured, one every millisecond.

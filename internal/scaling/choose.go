@@ -16,9 +16,8 @@ const (
 	// of retransmissions, and neighbours want to live too.
 	idleMean = 0.5
 	// peakShare of the windows may be busier than peakBusy. A run is degraded when
-	// more than 2 % of them are busier than 90 %: half of either is left for what is
-	// not foreseen.
-	peakShare, peakBusy = 0.01, 0.85
+	// more than 2 % of them are: half is left for what is not foreseen.
+	peakShare, peakBusy = 0.01, 0.90
 	// slowest is what auto lets links become to have more fabrics side by side: below,
 	// two segments of the shaper are a coarse grain (docs/fidelity.md).
 	slowest scenarios.BitsPerSecond = 25e6

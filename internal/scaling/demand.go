@@ -30,6 +30,9 @@ const (
 	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
 	// Of 256 idle ones each took 0.0003.
 	coresPerAgent = 0.0005
+	// coresPerDecoding is what a decode instance takes while it computes: 80 steps a second,
+	// each a timer and an event. Measured with nine fabrics and next to no packets.
+	coresPerDecoding = 0.0035
 	// crowded is what is left of a core's forwarding in a fabric of more agents than crowd,
 	// where each packet finds another's data in the caches: 1024gpu at S = 800 took a third
 	// more than its packets do in a small one.
@@ -41,18 +44,23 @@ const (
 
 // Demand is what a scenario asks of a host at S = 1.
 type Demand struct {
-	// windows holds the packet-hops of each window of the trials that run at a time,
-	// one set of trials after the other.
-	windows []float64
+	// windows of the trials that run at a time, one set of trials after the other.
+	windows []slot
 	// background are the packet-hops a second that other tenants' traffic makes, in
 	// all fabrics, and agents how many there are.
 	background float64
 	agents     int
 }
 
+// slot is one window of the time.
+type slot struct {
+	hops     float64 // packets times hops at S = 1
+	decoding float64 // decode instances that compute, over the time scale
+}
+
 // trialLoads is what a scenario's trials ask for, each for itself, at S = 1.
 type trialLoads struct {
-	windows    [][]float64 // by trial
+	windows    [][]slot // by trial
 	background float64
 	agents     int
 }
@@ -84,7 +92,7 @@ func foresee(ctx context.Context, s *scenarios.Scenario, atLeast int) (*trialLoa
 		}
 	}
 	out := &trialLoads{
-		windows: make([][]float64, len(all)), background: background(s, p),
+		windows: make([][]slot, len(all)), background: background(s, p),
 		agents: len(p.Prefill) + len(p.Decode) + len(p.Background),
 	}
 	g, ctx := errgroup.WithContext(ctx)
@@ -106,13 +114,14 @@ func foresee(ctx context.Context, s *scenarios.Scenario, atLeast int) (*trialLoa
 func (l *trialLoads) sideBySide(fabrics int) *Demand {
 	d := &Demand{agents: fabrics * l.agents, background: float64(fabrics) * l.background}
 	for set := range slices.Chunk(l.windows, fabrics) {
-		var sum []float64
+		var sum []slot
 		for _, windows := range set {
 			for i, w := range windows {
 				if i == len(sum) {
-					sum = append(sum, 0)
+					sum = append(sum, slot{})
 				}
-				sum[i] += w
+				sum[i].hops += w.hops
+				sum[i].decoding += w.decoding
 			}
 		}
 		d.windows = append(d.windows, sum...)
@@ -171,8 +180,9 @@ func simulate(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, t tria
 	return d.Records(), nil
 }
 
-// windowsOf puts the packet-hops of a trial's transfers into the windows in which they move.
-func windowsOf(p *fabric.Plan, records []results.Record) []float64 {
+// windowsOf puts the packet-hops of a trial's transfers into the windows in which they
+// move, and counts the decode instances that compute in each.
+func windowsOf(p *fabric.Plan, records []results.Record) []slot {
 	width := results.MS(window) / p.Scale.Time
 	end := 0.0
 	for i := range records {
@@ -182,7 +192,8 @@ func windowsOf(p *fabric.Plan, records []results.Record) []float64 {
 			end = max(end, *r.FinishMS)
 		}
 	}
-	windows := make([]float64, int(math.Ceil(end/width)))
+	windows := make([]slot, int(math.Ceil(end/width)))
+	decode(windows, p, records, width)
 	for i := range records {
 		r := &records[i]
 		hops := 1.0 // an NVLink
@@ -197,13 +208,13 @@ func windowsOf(p *fabric.Plan, records []results.Record) []float64 {
 }
 
 // spread adds an amount evenly from one time to another, both in windows.
-func spread(windows []float64, from, to, amount float64) {
+func spread(windows []slot, from, to, amount float64) {
 	to = min(to, float64(len(windows)))
 	if to <= from {
 		return
 	}
 	for w := int(from); w < len(windows) && float64(w) < to; w++ {
-		windows[w] += amount * (min(to, float64(w+1)) - max(from, float64(w))) / (to - from)
+		windows[w].hops += amount * (min(to, float64(w+1)) - max(from, float64(w))) / (to - from)
 	}
 }
 
@@ -232,12 +243,37 @@ func (d *Demand) busy(perCore, rate float64) (mean, peak float64) {
 	if len(d.windows) == 0 {
 		return fixed, fixed
 	}
-	sum := 0.0
-	for _, w := range d.windows {
-		sum += w
+	cores := make([]float64, len(d.windows))
+	for i, w := range d.windows {
+		cores[i] = fixed + w.hops/rate/window.Seconds()/perCore + coresPerDecoding*w.decoding
+		mean += cores[i] / float64(len(cores))
 	}
-	cores := 1 / rate / window.Seconds() / perCore
-	return fixed + cores*sum/float64(len(d.windows)), fixed + cores*highest(d.windows, peakShare)
+	return mean, highest(cores, peakShare)
+}
+
+// decode counts, in each window, the decode instances with a request in its answer.
+func decode(windows []slot, p *fabric.Plan, records []results.Record, width float64) {
+	busy := map[string][]bool{}
+	for i := range records {
+		r := &records[i]
+		if r.TTFTMS == nil || r.FinishMS == nil {
+			continue
+		}
+		if busy[r.Decode] == nil {
+			busy[r.Decode] = make([]bool, len(windows))
+		}
+		first, last := int((r.ArrivalMS+*r.TTFTMS)/width), int(*r.FinishMS/width)
+		for w := first; w <= last && w < len(windows); w++ {
+			busy[r.Decode][w] = true
+		}
+	}
+	for _, of := range busy {
+		for w, yes := range of {
+			if yes {
+				windows[w].decoding += 1 / p.Scale.Time
+			}
+		}
+	}
 }
 
 // highest is the value that a share of the values exceed.
