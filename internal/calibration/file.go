@@ -36,6 +36,8 @@ type Calibration struct {
 	TimerLoaded Lateness `json:"timer_loaded"`
 	// Others is the share of the CPUs that other programs used, before or after.
 	Others float64 `json:"others"`
+
+	busy []float64 // cores, of each step
 }
 
 // Load is what went through the scratch fabric.

@@ -62,7 +62,8 @@ func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
 	}
 	c := &Calibration{Format: format, Kernel: h.Kernel, CPUModel: h.CPUModel, CPUs: h.CPUsUsable, Date: time.Now().UTC().Truncate(time.Second)}
 	progress("calibrating: the idle host")
-	if c.TimerIdle, err = c.others(ctx); err != nil {
+	var before, after float64
+	if c.TimerIdle, before, err = others(ctx); err != nil {
 		return nil, err
 	}
 	for _, scale := range steps {
@@ -76,24 +77,31 @@ func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
 	if err := c.onFabric(ctx, saturated, c.saturate); err != nil {
 		return nil, err
 	}
-	_, err = c.others(ctx) // who came meanwhile has had a share of the CPUs, too
-	return c, err
+	if _, after, err = others(ctx); err != nil { // who came meanwhile has had a share, too
+		return nil, err
+	}
+	c.Others = max(before, after)
+	// What others surely had was not ours.
+	for i := range c.Steps {
+		s := &c.Steps[i]
+		s.HopsPerCore *= c.busy[i] / max(c.busy[i]-min(before, after)*float64(c.CPUs), c.busy[i]/2)
+	}
+	return c, nil
 }
 
-// others looks at the host while nothing of ours runs, and refuses to measure beside
-// programs that use much of it.
-func (c *Calibration) others(ctx context.Context) (Lateness, error) {
+// others looks at the host while nothing of ours runs, at how late timers are and how
+// much of the CPUs other programs use, and refuses to measure beside much.
+func others(ctx context.Context) (Lateness, float64, error) {
 	idle, late, err := watched(ctx, func(ctx context.Context) ([]time.Duration, error) {
 		return kvagent.TimerLateness(ctx, timers, time.Millisecond)
 	})
 	if err != nil {
-		return Lateness{}, err
+		return Lateness{}, 0, err
 	}
-	c.Others = max(c.Others, 1-idle)
-	if c.Others > busyRefused {
-		return Lateness{}, fmt.Errorf("other programs use %.0f%% of the CPUs: calibrate when the host is quiet", 100*c.Others)
+	if 1-idle > busyRefused {
+		return Lateness{}, 0, fmt.Errorf("other programs use %.0f%% of the CPUs: calibrate when the host is quiet", 100*(1-idle))
 	}
-	return lateness(late), nil
+	return lateness(late), 1 - idle, nil
 }
 
 // watched gives the host's idle share while something is done.
@@ -141,14 +149,16 @@ func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
 	if err := pause(ctx, settle); err != nil {
 		return err
 	}
-	perCore := 0.0
+	perCore, cores := 0.0, 0.0
 	for range parts {
 		l, err := r.measure(ctx)
 		if err != nil {
 			return err
 		}
 		busy := max(1-l.Idle, 0.01) * float64(c.CPUs)
-		perCore = max(perCore, l.HopsPerSecond/busy)
+		if hops := l.HopsPerSecond / busy; hops > perCore {
+			perCore, cores = hops, busy
+		}
 	}
 	if timed {
 		late, err := kvagent.TimerLateness(ctx, timers, time.Millisecond)
@@ -159,6 +169,7 @@ func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
 	}
 	narrowest, segments := scaling.Grain(r.plan)
 	c.Steps = append(c.Steps, scaling.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore})
+	c.busy = append(c.busy, cores)
 	return nil
 }
 
