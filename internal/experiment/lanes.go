@@ -68,9 +68,11 @@ func (r *run) packetTrials(ctx context.Context) error {
 	}
 	book := &book{run: r, waiting: map[int]*page{}}
 	share := &share{queue: queue}
-	if len(lanes) > 1 { // else each trial is watched for itself, without what lies between two
-		r.host.Start()
-		defer r.host.Stop()
+	if len(lanes) > 1 { // one alone watches the host itself
+		g := newGate(len(lanes), r.host.Start, r.host.Stop)
+		for _, l := range lanes {
+			l.gate = g
+		}
 	}
 	err = share.run(ctx, lanes, book)
 	return errors.Join(err, book.close())
@@ -135,6 +137,7 @@ func (s *share) run(ctx context.Context, lanes []*run, b *book) error {
 	var wg sync.WaitGroup
 	for i, l := range lanes {
 		wg.Go(func() {
+			defer l.gate.leave()
 			for t, ok := s.next(); ok; t, ok = s.next() {
 				l.page = &page{}
 				err := l.trial(ctx, t)

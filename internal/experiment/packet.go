@@ -29,6 +29,7 @@ func (r *run) trial(ctx context.Context, t turn) error {
 	if err != nil {
 		return err
 	}
+	r.gate.wait()
 	prefill, decode := r.members()
 	sessions, err := r.open(ctx, prefill, decode)
 	if err != nil {
@@ -45,6 +46,8 @@ func (r *run) trial(ctx context.Context, t turn) error {
 	r.told.begin(name)
 	oracle := r.startOracle(ctx, t.Trial, tr)
 	runErr := r.watched(func() error { return tr.Run(ctx) })
+	oracle.cancel() // its series ends with this trial, whoever goes on
+	r.gate.wait()
 	linkErr := oracle.stop()
 	lost := sessions.close()
 	records := driver.Records()

@@ -58,6 +58,7 @@ type run struct {
 	// told and page are a lane's: whom to tell of a trial, and where it is written.
 	told *told
 	page *page
+	gate *gate // keeps it in step with the others; nil where there are none
 }
 
 // Run runs every policy on every seed, in the packet world on the lab and in the flow

@@ -138,7 +138,7 @@ func (c Choice) Busy() float64 { return 1 - c.Idle }
 func (d *Demand) On(h Host, p *fabric.Plan) Choice {
 	narrowest, segments := Grain(p)
 	perCore := h.perCore(narrowest, segments)
-	if len(p.Prefill)+len(p.Decode)+len(p.Background) > crowd {
+	if d.agents > crowd { // in one fabric or in several
 		perCore *= crowded
 	}
 	mean, peak := d.busy(perCore, p.Scale.Rate)
