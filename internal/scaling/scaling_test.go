@@ -59,6 +59,10 @@ func TestWhatWantsMoreOfTheHostIsScaledMore(t *testing.T) {
 	base := choose(t, load64(t), two(), 1).Rate
 	big := two()
 	big.Cores = 16
+	weak := two()
+	for i := range weak.Steps {
+		weak.Steps[i].HopsPerCore /= 2
+	}
 	for name, tt := range map[string]struct {
 		s       *scenarios.Scenario
 		host    Host
@@ -71,7 +75,7 @@ func TestWhatWantsMoreOfTheHostIsScaledMore(t *testing.T) {
 		"other tenants":            {load64(t, "background.utilization.tier2=0.3", "background.utilization.tier3=0.3"), two(), 1, true},
 		"fabrics side by side":     {load64(t), two(), 9, true},
 		"a host of more cores":     {load64(t), big, 1, false},
-		"a host of unknown powers": {load64(t), Uncalibrated(2), 1, true},
+		"a host of half the power": {load64(t), weak, 1, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := choose(t, tt.s, tt.host, tt.fabrics).Rate
