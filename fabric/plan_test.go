@@ -224,6 +224,8 @@ func TestSegmentsAndBuffers(t *testing.T) {
 	slow, quick := fabrictest.Paper64(), fabrictest.Paper64()
 	assert.Equal(t, 2, at(slow, 1000, "p0").GSOMaxSegs, "core links of 25 Mbit/s")
 	assert.Equal(t, 4, at(quick, 400, "p0").GSOMaxSegs)
+	assert.Equal(t, 4, at(quick, 251, "p0").GSOMaxSegs)
+	assert.Equal(t, 8, at(quick, 250, "p0").GSOMaxSegs, "core links of 100 Mbit/s")
 	set := fabrictest.Paper64()
 	set.Topology.Buffers = scenarios.Buffers{SwitchEmulated: 30_000, HostEmulated: 1 << 20, SegmentsPerBurst: 8}
 	assert.Equal(t, 8, at(set, 1000, "p0").GSOMaxSegs)
@@ -234,7 +236,10 @@ func TestSegmentsAndBuffers(t *testing.T) {
 	p := mustPlan(t, fabrictest.Paper64(), scale(100, 1))
 	tor, _ := p.Lookup("tor0-0")
 	assert.Equal(t, 312_500, p.Ports[tor][2].Shape.LimitBytes)
-	assert.Equal(t, 12_500, p.Ports[tor][2].Shape.BurstBytes)
+	assert.Equal(t, 2*8*1514, p.Ports[tor][2].Shape.BurstBytes, "two packets of eight segments, and more than 200 us of the rate")
+	// 200 us of 2.5 Gbit/s are more than that.
+	p = mustPlan(t, fabrictest.Paper64(), scale(20, 1))
+	assert.Equal(t, 62_500, p.Ports[tor][2].Shape.BurstBytes)
 }
 
 func TestClassesNeedBackgroundAndSeparation(t *testing.T) {

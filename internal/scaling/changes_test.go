@@ -24,7 +24,7 @@ func TestWhatScalingChangesOnThePapersCluster(t *testing.T) {
 		{What: "in flight on a tier 3 path", Unit: "packets", Unscaled: 61.9, Scaled: 0.258},
 		{What: "its narrowest switch queue", Unit: "packets", Unscaled: 10300, Scaled: 51.6},
 		{What: "that queue's delay when full", Unit: "ms", Unscaled: 5, Scaled: 5},
-		{What: "latency of an idle path", Unit: "ms", Unscaled: 0.0167, Scaled: 1.37},
+		{What: "latency of an idle path", Unit: "ms", Unscaled: 0.0167, Scaled: 2.73},
 	}, got)
 	text := Sentence(p.Scale, got)
 	assert.Contains(t, text, "S = 200 against the unscaled cluster")

@@ -27,11 +27,12 @@ type Host struct {
 }
 
 // Uncalibrated is a host of which nothing but its cores is known. The steps are the
-// lowest that were measured at 4 and at 2 segments (docs/fidelity.md), so on the safe side.
+// lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md), so on the safe side.
 func Uncalibrated(cores int) Host {
 	return Host{Cores: cores, Steps: []Step{
 		{Rate: 25e6, Segments: 2, HopsPerCore: 300e3},
 		{Rate: 25e6, Segments: 4, HopsPerCore: 375e3},
+		{Rate: 100e6, Segments: 8, HopsPerCore: 500e3},
 	}}
 }
 
