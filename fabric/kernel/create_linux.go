@@ -112,7 +112,7 @@ func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
 	if err := ns.occupy(); err != nil {
 		return err
 	}
-	for _, s := range sysctls(n, f.features) {
+	for _, s := range sysctls(f.plan, n, f.features) {
 		if err := writeSysctl(s); err != nil {
 			return fmt.Errorf("namespace %s: %w", ns.name, err)
 		}

@@ -31,8 +31,32 @@ type sysctl struct {
 	optional bool
 }
 
+// skbOverhead is what a packet occupies beyond its frames, at most.
+const skbOverhead = 1 << 10
+
+// fairSenders makes a host's own queue serve its connections in turn, as a NIC serves
+// queue pairs: each sends packets of one size and has two of them in the queue at most. Left
+// alone a connection that is faster sends larger packets and holds more of the queue,
+// and so stays faster: four that share a NIC whose rate they just fill ended at times
+// from a half to twice the fair one.
+func fairSenders(p *fabric.Plan, n *fabric.Node) []sysctl {
+	segments := 0
+	for _, port := range p.Ports[n.ID] {
+		if s := port.GSOMaxSegs; s > 0 && (segments == 0 || s < segments) {
+			segments = s // of the NIC: NVLinks have larger packets
+		}
+	}
+	if segments == 0 {
+		return nil
+	}
+	return []sysctl{
+		{key: "ipv4/tcp_min_tso_segs", value: strconv.Itoa(segments)},
+		{key: "ipv4/tcp_limit_output_bytes", value: strconv.Itoa(2 * (segments*fabric.FrameBytes + skbOverhead))},
+	}
+}
+
 // sysctls are the settings of a node, in writing order.
-func sysctls(n *fabric.Node, f Features) []sysctl {
+func sysctls(p *fabric.Plan, n *fabric.Node, f Features) []sysctl {
 	out := []sysctl{
 		{key: "ipv6/conf/default/disable_ipv6", value: "1", optional: true},
 		{key: "ipv6/conf/all/disable_ipv6", value: "1", optional: true},
@@ -41,7 +65,7 @@ func sysctls(n *fabric.Node, f Features) []sysctl {
 		{key: "ipv4/tcp_rto_min_us", value: strconv.Itoa(rtoMinMillis * 1000), optional: true},
 	}
 	if !n.IsSwitch() {
-		return out
+		return append(out, fairSenders(p, n)...)
 	}
 	fields := f.AggHashFields
 	if n.Kind == fabric.KindToR {
@@ -107,8 +131,8 @@ func readSysctl(key string) (string, error) {
 
 // checkSysctls compares the calling thread's namespace with what a node
 // should have and returns the differences.
-func checkSysctls(n *fabric.Node, f Features) (diffs []string, err error) {
-	for _, s := range sysctls(n, f) {
+func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []string, err error) {
+	for _, s := range sysctls(p, n, f) {
 		got, err := readSysctl(s.key)
 		if err != nil {
 			return nil, err

@@ -91,7 +91,7 @@ func (f *Fabric) verifyNode(n *fabric.Node) (diffs []string, err error) {
 		diffs = append(diffs, d...)
 	}
 	err = f.Do(n.ID, func() error {
-		d, err := checkSysctls(n, f.features)
+		d, err := checkSysctls(f.plan, n, f.features)
 		diffs = append(diffs, d...)
 		return err
 	})
