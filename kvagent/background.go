@@ -143,20 +143,25 @@ func (p *pacer) next(now int64, unit int) int64 {
 // span is how long so many bytes take, in ns.
 func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
 
-// datagrams sends full frames at a constant rate. The network may lose them: a
-// full local queue is a loss as well.
+// datagrams sends full frames at a constant rate, several at a time where the kernel
+// cuts them: then they cross the fabric as one packet, as TCP's do. The network may
+// lose them: a full local queue is a loss as well.
 func (b *background) datagrams(ctx context.Context, f backgroundFlow, c net.Conn) error {
 	p := pacer{bytesPerSecond: f.bitsPerSecond / 8, paid: monotonic()}
-	payload := make([]byte, udpPayloadBytes)
+	segments := f.segments
+	if segments > 1 && segmentDatagrams(c, udpPayloadBytes) != nil {
+		segments = 1 // before Linux 4.18
+	}
+	payload, unit := make([]byte, segments*udpPayloadBytes), segments*frameBytes
 	for {
-		for range p.take(monotonic(), frameBytes) {
+		for range p.take(monotonic(), unit) {
 			n, err := c.Write(payload)
 			if err != nil && !errors.Is(err, syscall.ENOBUFS) {
 				return err
 			}
 			b.sent.Add(int64(n))
 		}
-		if err := b.alarms.sleepUntil(ctx, p.next(monotonic(), frameBytes)); err != nil {
+		if err := b.alarms.sleepUntil(ctx, p.next(monotonic(), unit)); err != nil {
 			return err
 		}
 	}
@@ -171,7 +176,7 @@ func (b *background) bytes(ctx context.Context, f backgroundFlow, c net.Conn) er
 		periods = newOnOff(f, b.clock)
 	}
 	p := pacer{bytesPerSecond: rate, paid: monotonic()}
-	payload := make([]byte, tcpPayloadBytes)
+	payload := make([]byte, f.segments*tcpPayloadBytes)
 	for {
 		if periods != nil {
 			waited, err := periods.wait(ctx, b.alarms)

@@ -59,7 +59,11 @@ type backgroundFlow struct {
 	bitsPerSecond float64
 	kind          string
 	dscp          int
+	segments      int // full frames that leave at a time, 1 or more
 }
+
+// maxSegments is what a packet of 64 KiB holds.
+const maxSegments = 43
 
 // badField is an error about one field of a request.
 func badField(field, format string, args ...any) error {
@@ -221,8 +225,12 @@ func parseBackground(f *control.BackgroundFlow) (backgroundFlow, error) {
 	if d := f.GetDscp(); d < 0 || d > maxDSCP {
 		return out, badField("dscp", "%d, want 0 to %d", d, maxDSCP)
 	}
+	if n := f.GetSegments(); n < 0 || n > maxSegments {
+		return out, badField("segments", "%d, want 0 to %d", n, maxSegments)
+	}
 	return backgroundFlow{
-		to: netip.AddrPortFrom(addr, port), sourcePort: uint16(f.GetSourcePort()),
+		segments: max(1, int(f.GetSegments())),
+		to:       netip.AddrPortFrom(addr, port), sourcePort: uint16(f.GetSourcePort()),
 		bitsPerSecond: f.GetBitsPerSecond(), kind: f.GetKind(), dscp: int(f.GetDscp()),
 	}, nil
 }

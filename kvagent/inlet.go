@@ -75,6 +75,7 @@ func newInlet(ctx context.Context, n *networkConfig, count *counters) (_ *inlet,
 		if err != nil {
 			return nil, fmt.Errorf("listen for background datagrams on %s: %w", at, err)
 		}
+		_ = joinDatagrams(p) // before Linux 5.0 they come one by one
 		in.packets = append(in.packets, p)
 	}
 	for _, l := range in.listeners {

@@ -143,3 +143,25 @@ func readTCPStats(rc syscall.RawConn) (tcpStats, error) {
 		busy: time.Duration(info.Busy_time * us), limited: time.Duration((info.Rwnd_limited + info.Sndbuf_limited) * us),
 	}, nil
 }
+
+// segmentDatagrams lets the kernel cut each write into datagrams of so many bytes.
+func segmentDatagrams(c net.Conn, payload int) error { return setUDP(c, unix.UDP_SEGMENT, payload) }
+
+// joinDatagrams lets a read take several datagrams that came as one packet.
+func joinDatagrams(c net.PacketConn) error { return setUDP(c, unix.UDP_GRO, 1) }
+
+func setUDP(c any, option, value int) error {
+	sc, ok := c.(syscall.Conn)
+	if !ok {
+		return fmt.Errorf("set option of a UDP socket: %T is none", c)
+	}
+	rc, err := sc.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("set option of a UDP socket: %w", err)
+	}
+	var serr error
+	if err := rc.Control(func(fd uintptr) { serr = unix.SetsockoptInt(int(fd), unix.SOL_UDP, option, value) }); err != nil {
+		return fmt.Errorf("set option of a UDP socket: %w", err)
+	}
+	return serr
+}

@@ -38,3 +38,7 @@ type tcpStats struct {
 }
 
 func readTCPStats(syscall.RawConn) (tcpStats, error) { return tcpStats{}, errNotLinux }
+
+func segmentDatagrams(net.Conn, int) error { return errNotLinux }
+
+func joinDatagrams(net.PacketConn) error { return errNotLinux }

@@ -81,7 +81,7 @@ func (l *Lab) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, from, to
 		}
 		out[from] = append(out[from], &control.BackgroundFlow{
 			PeerAddress: l.Plan.Nodes[to].Addrs[0].String(), PeerPort: dataPort, SourcePort: uint32(ports[0]),
-			BitsPerSecond: bps, Kind: b.Kind, Dscp: int32(b.DSCP),
+			BitsPerSecond: bps, Kind: b.Kind, Dscp: int32(b.DSCP), Segments: int32(l.Plan.Ports[from][0].GSOMaxSegs),
 		})
 	}
 	return nil

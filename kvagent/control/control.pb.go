@@ -741,6 +741,7 @@ type BackgroundFlow struct {
 	// exponential periods of 200 ms paper time on average.
 	Kind          string `protobuf:"bytes,5,opt,name=kind,proto3" json:"kind,omitempty"`
 	Dscp          int32  `protobuf:"varint,6,opt,name=dscp,proto3" json:"dscp,omitempty"`
+	Segments      int32  `protobuf:"varint,7,opt,name=segments,proto3" json:"segments,omitempty"` // how many full frames leave at a time, as one packet where the kernel segments it; 0 is 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -813,6 +814,13 @@ func (x *BackgroundFlow) GetKind() string {
 func (x *BackgroundFlow) GetDscp() int32 {
 	if x != nil {
 		return x.Dscp
+	}
+	return 0
+}
+
+func (x *BackgroundFlow) GetSegments() int32 {
+	if x != nil {
+		return x.Segments
 	}
 	return 0
 }
@@ -2728,7 +2736,7 @@ const file_control_proto_rawDesc = "" +
 	"\bNICPaths\x122\n" +
 	"\x05paths\x18\x01 \x03(\v2\x1c.netkvlab.agent.v1.PathPortsR\x05paths\"!\n" +
 	"\tPathPorts\x12\x14\n" +
-	"\x05ports\x18\x01 \x03(\rR\x05ports\"\xc1\x01\n" +
+	"\x05ports\x18\x01 \x03(\rR\x05ports\"\xdd\x01\n" +
 	"\x0eBackgroundFlow\x12!\n" +
 	"\fpeer_address\x18\x01 \x01(\tR\vpeerAddress\x12\x1b\n" +
 	"\tpeer_port\x18\x02 \x01(\rR\bpeerPort\x12\x1f\n" +
@@ -2736,7 +2744,8 @@ const file_control_proto_rawDesc = "" +
 	"sourcePort\x12&\n" +
 	"\x0fbits_per_second\x18\x04 \x01(\x01R\rbitsPerSecond\x12\x12\n" +
 	"\x04kind\x18\x05 \x01(\tR\x04kind\x12\x12\n" +
-	"\x04dscp\x18\x06 \x01(\x05R\x04dscp\"?\n" +
+	"\x04dscp\x18\x06 \x01(\x05R\x04dscp\x12\x1a\n" +
+	"\bsegments\x18\a \x01(\x05R\bsegments\"?\n" +
 	"\vWarmRequest\x120\n" +
 	"\x14connections_per_path\x18\x01 \x01(\x05R\x12connectionsPerPath\"0\n" +
 	"\fWarmResponse\x12 \n" +
