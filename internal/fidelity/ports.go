@@ -43,6 +43,8 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 	states := make([]state, len(ports))
 	for _, r := range rows {
 		s := &states[r.Port]
+		// A packet that waits for tokens is no queue: a port of slow flows always has one.
+		queued := r.Backlog > 2*uint64(burst(r.Port))
 		if s.seen && r.At > s.at {
 			elapsed := r.Since
 			if elapsed == 0 {
@@ -53,12 +55,12 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 			if excess := (bytes - float64(burst(r.Port))) / capacity; excess-1 > p.Excess {
 				p.Excess, p.ExcessAt = excess-1, ports[r.Port].Name
 			}
-			if s.queue && r.Backlog > 0 {
+			if s.queue && queued {
 				s.windows++
 				s.best = max(s.best, bytes/capacity)
 			}
 		}
-		s.at, s.bytes, s.queue, s.seen = r.At, r.Bytes, r.Backlog > 0, true
+		s.at, s.bytes, s.queue, s.seen = r.At, r.Bytes, queued, true
 	}
 	for i := range states {
 		if s := &states[i]; s.windows >= backlogged && (p.Served == 0 || s.best < p.Served) {
@@ -68,8 +70,8 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 }
 
 const (
-	// ackShare bounds what acknowledgements add to the other direction of a path:
-	// one frame of 66 bytes for each full segment.
+	// ackShare bounds what acknowledgements are beside what they acknowledge: one frame of
+	// 66 bytes for each full segment. They find their own way back, over any port.
 	ackShare = 0.055
 	// slackBytes covers headers of the protocol, hand-shakes and probes.
 	slackBytes = 64 << 10
@@ -87,18 +89,29 @@ func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried [
 	if err != nil || want == nil {
 		return err
 	}
+	acks := slackBytes + ackShare*moved(records)
 	for i, got := range carried {
 		if got < 0 {
 			continue
 		}
 		low := want[i]*0.995 - slackBytes
-		high := want[i]*1.005 + extra[i] + ackShare*want[i^1] + slackBytes
+		high := want[i]*1.005 + extra[i] + acks
 		off := max(low-float64(got), float64(got)-high, 0) / max(want[i], least)
 		if off > p.Stray {
 			p.Stray, p.StrayAt, p.StrayGot, p.StrayWant = off, ports[i].Name, got, int64(want[i])
 		}
 	}
 	return nil
+}
+
+// moved is the frame bytes of all streams.
+func moved(records []results.Record) (total float64) {
+	for i := range records {
+		for _, s := range records[i].Streams {
+			total += float64(s.Bytes) * frame / segment
+		}
+	}
+	return total
 }
 
 // expected sums, by port, the frames of all streams and of what they sent again;

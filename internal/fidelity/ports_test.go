@@ -42,12 +42,20 @@ func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 	p = Ports{}
 	var rows []telemetry.Row
 	for s := range 6 { // always a queue, and half the rate
-		rows = append(rows, row(s+1, 0, uint64(s)*500_000, 4000))
+		rows = append(rows, row(s+1, 0, uint64(s)*500_000, 40_000))
 	}
 	p.Serve(ports, rows, 1, burst)
 	assert.InDelta(t, 0.5, p.Served, 1e-9)
 	assert.Equal(t, "a>b", p.ServedAt)
 	p = Ports{}
+	for i := range rows {
+		rows[i].Backlog = 12_000
+	}
+	p.Serve(ports, rows, 1, burst)
+	assert.Zero(t, p.Served, "a packet or two that wait for tokens are no queue")
+	for i := range rows {
+		rows[i].Backlog = 40_000
+	}
 	p.Serve(ports, rows[:3], 1, burst)
 	assert.Zero(t, p.Served, "two windows say nothing")
 }
