@@ -19,7 +19,7 @@ func believable() Evidence {
 		Transport:   Transport{Segments: 100_000, Retransmits: 3900, QueueDrops: 1000, SegmentsPerPacket: 4, Busy: time.Minute, Limited: time.Second},
 		Ports:       Ports{Excess: 0.01, Served: 0.99, Stray: 0.001},
 		Calibration: &results.Calibration{Lone: []results.LoneTransfers{{Tier: 2, N: 1, OffPct: -0.4}}, Pair: &results.PairTransfers{N: 1, LastOffPct: 0.5, FirstOffPct: -20}},
-		Alone:       &results.AloneCheck{Within: true},
+		Alone:       &results.AloneCheck{AloneFigures: results.AloneFigures{N: 90, P50Pct: 0.3, P99Pct: 9}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 1, Within: true},
 	}
 }
 
@@ -62,8 +62,14 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 		{"a link left idle", results.VerdictDegraded, "two transfers on one link were done +5.0% from ideal", func(e *Evidence) {
 			e.Calibration = &results.Calibration{Pair: &results.PairTransfers{N: 1, LastOffPct: 5}}
 		}},
-		{"off in the trials", results.VerdictDegraded, "met no other were 2.0% from ideal at the median and 30.0%", func(e *Evidence) {
-			e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 50, P50Pct: 2, P99Pct: 30}, LimitP50Pct: 1, LimitP99Pct: 10}
+		{"off in the trials", results.VerdictDegraded, "met no other were 2.0% from ideal at the median, the limit is 1%", func(e *Evidence) {
+			e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 50, P50Pct: 2, P99Pct: 30}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 4}
+		}},
+		{"a tail of single streams", results.VerdictDegraded, "30.0% from ideal at the 99th percentile, the limit is 10%", func(e *Evidence) {
+			e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 50, P99Pct: 30}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 1}
+		}},
+		{"a tail of transfers that compete with themselves", results.VerdictGood, "", func(e *Evidence) {
+			e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 50, P99Pct: 30}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 4}
 		}},
 	} {
 		e := believable()
