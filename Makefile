@@ -89,10 +89,12 @@ paper: ## Run the paper's tables in the flow world and write docs/paper.md
 paper-calibrate: ## Find the parameters that the paper leaves open (minutes)
 	$(GO) run ./internal/paper/calibrate -write scenarios/paper/paper-table2.yaml
 
+PAPER_SEEDS ?= 1,2,3
 .PHONY: paper-packet
-paper-packet: build ## Run Table II's 100 % rows in a lab (root, most of an hour) and write them into docs/paper.md
+paper-packet: build ## Run Table II's 100 % rows in a lab (root, ten minutes a seed) and write them into docs/paper.md
 	rm -rf bin/paper-packet
-	$(SUDO) bin/netkvlab up paper-table2 --worlds packet --seeds 1,2,3 --out bin/paper-packet
+	$(SUDO) bin/netkvlab up paper-table2 --worlds packet --seeds $(PAPER_SEEDS) --set workload.synthetic.requests=200 \
+		--set scale.rate=auto --out bin/paper-packet
 	$(GO) run ./internal/paper/write -packet 'paper-table2/100%' bin/paper-packet
 
 .PHONY: vm-test

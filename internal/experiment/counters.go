@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
@@ -24,8 +25,11 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 			k++
 		}
 		out[k] = telemetry.Counters{At: c.At, Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Marks: c.Marks, Backlog: c.BacklogBytes}
-		if port.Shape.Classes {
+		switch {
+		case port.Shape.Classes:
 			out[k].OthersBytes = c.Background.Bytes + c.Other.Bytes
+		case plan.Classes && plan.Nodes[c.Node].Kind == fabric.KindInstance:
+			out[k].OthersBytes = 0 // what an instance sends is its own, and needs no class to tell
 		}
 	}
 	return out, nil

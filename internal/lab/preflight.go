@@ -68,11 +68,11 @@ func Preflight(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, opt O
 	if err := NeedRoot(); err != nil {
 		return err
 	}
-	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
-		return fmt.Errorf("transfer.congestionControl: %w", err)
-	}
 	if err := supported(p); err != nil {
 		return err
+	}
+	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
+		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
 	// Before the load is estimated, which needs the workload.
 	if err := CheckWorkload(s, p); err != nil {

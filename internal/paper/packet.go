@@ -29,6 +29,7 @@ func (p *Packet) Take(cell string, folder fs.FS) error {
 	if p.Cells == nil {
 		p.Cells = map[string]float64{}
 	}
+	p.Note = note(&s)
 	for policy, g := range groups {
 		put := func(metric string, v float64) { p.Cells[cell+"/"+policy+"/"+metric] = v }
 		for metric, st := range map[string]*results.Stats{"ttft_mean": g.TTFT, "transfer_mean": g.Transfer, "tbt_mean": g.TBT} {
@@ -47,4 +48,14 @@ func (p *Packet) Take(cell string, folder fs.FS) error {
 		}
 	}
 	return nil
+}
+
+// note says what the packet world's figures were measured with.
+func note(s *results.Summary) string {
+	requests := 0
+	for _, g := range s.Worlds[results.WorldPacket] {
+		requests = max(requests, g.Requests.Submitted)
+	}
+	return fmt.Sprintf("%d requests a policy over %d seed(s), at scale.rate %g, fidelity %s; the flow world has more of both, so differences of some per cent between the two columns are chance.",
+		requests, len(s.Seeds), s.Scale.Rate, s.Fidelity.Verdict)
 }

@@ -11,7 +11,8 @@ type Accuracy struct {
 	Polls int
 	// Truth is the mean share of the links that others used, Error the mean absolute
 	// distance, over each period between two polls, of what the scheduler held in its
-	// middle from what was true over it. Staleness, noise, loss and the period itself are in it.
+	// middle from what was true over it. Staleness, noise, loss and the period itself are
+	// in it; the time before the first sample, when nothing is held, is not.
 	Truth, Error [4]float64
 }
 
@@ -33,8 +34,10 @@ type gauge struct {
 	polls      int
 	truth, err [4]float64 // sums
 	last       time.Duration
-	held       [4]float64 // before the first sample nothing is known: no congestion
-	coming     []sample   // polled and not seen yet, by time
+	held       [4]float64
+	knows      bool     // a sample has been seen
+	told       int      // periods that it, or a later one, was held in
+	coming     []sample // polled and not seen yet, by time
 }
 
 type sample struct {
@@ -46,13 +49,18 @@ type sample struct {
 func (g *gauge) add(at, staleness time.Duration, truth, said [4]float64, ok bool) {
 	middle := g.last + (at-g.last)/2
 	for len(g.coming) > 0 && g.coming[0].seen <= middle {
-		g.held, g.coming = g.coming[0].said, g.coming[1:]
+		g.held, g.coming, g.knows = g.coming[0].said, g.coming[1:], true
 	}
 	for t := range truth {
 		g.truth[t] += truth[t]
-		g.err[t] += math.Abs(g.held[t] - truth[t])
+		if g.knows {
+			g.err[t] += math.Abs(g.held[t] - truth[t])
+		}
 	}
 	g.polls++
+	if g.knows {
+		g.told++
+	}
 	g.last = at
 	if ok {
 		g.coming = append(g.coming, sample{at + staleness, said})
@@ -63,7 +71,7 @@ func (g *gauge) accuracy() Accuracy {
 	a := Accuracy{Polls: g.polls, Truth: g.truth, Error: g.err}
 	for t := range a.Truth {
 		a.Truth[t] /= float64(max(1, g.polls))
-		a.Error[t] /= float64(max(1, g.polls))
+		a.Error[t] /= float64(max(1, g.told))
 	}
 	return a
 }

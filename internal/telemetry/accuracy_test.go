@@ -19,11 +19,11 @@ func TestTheOraclesErrorIsThatOfWhatWasHeld(t *testing.T) {
 		want      float64
 	}{
 		{"nothing happened", 0, []float64{0, 0, 0}, []float64{0, 0, 0}, 0},
-		{"constant: wrong until the first sample", 0, []float64{0.2, 0.2, 0.2, 0.2}, []float64{0.2, 0.2, 0.2, 0.2}, 0.05},
-		{"a step is seen a period late", 0, []float64{0, 0, 0.4, 0.4}, []float64{0, 0, 0.4, 0.4}, 0.1},
+		{"constant: nothing is held before the first sample", 0, []float64{0.2, 0.2, 0.2, 0.2}, []float64{0.2, 0.2, 0.2, 0.2}, 0},
+		{"a step is seen a period late", 0, []float64{0, 0, 0.4, 0.4}, []float64{0, 0, 0.4, 0.4}, 0.4 / 3},
 		{"a period and a half of staleness: two late", 1500 * time.Millisecond, []float64{0, 0.4, 0.4, 0.4}, []float64{0, 0.4, 0.4, 0.4}, 0.2},
-		{"a lost sample leaves the last", 0, []float64{0.2, 0.4, 0.4, 0.4}, []float64{0.2, -1, 0.4, 0.4}, (0.2 + 0.2 + 0.2) / 4},
-		{"noise", 0, []float64{0, 0, 0}, []float64{0.1, 0.1, 0.1}, 0.2 / 3},
+		{"a lost sample leaves the last", 0, []float64{0.2, 0.4, 0.4, 0.4}, []float64{0.2, -1, 0.4, 0.4}, (0.2 + 0.2) / 3},
+		{"noise", 0, []float64{0, 0, 0}, []float64{0.1, 0.1, 0.1}, 0.1},
 	} {
 		var g gauge
 		for i := range tt.truth {

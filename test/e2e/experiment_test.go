@@ -52,8 +52,9 @@ func quickstart(t *testing.T, runtime string) {
 func TestNetworkAwarePolicyShiftsTiersOnThePapersCluster(t *testing.T) {
 	clean(t)
 	out := filepath.Join(t.TempDir(), "run")
-	// The scenario as it is takes nine minutes; fewer requests and shorter answers take five.
-	mustRun(t, "up", "paper-64gpu", "--out", out, "--policies", "rr,cla,netkv-full", "--seeds", "1,2,3",
+	// The scenario as it is takes nine minutes; fewer requests, shorter answers and three
+	// fabrics side by side take two.
+	mustRun(t, "up", "paper-64gpu", "--out", out, "--policies", "rr,cla,netkv-full", "--seeds", "1,2,3", "--parallel", "3", "--set", "scale.rate=800",
 		"--set", "workload.synthetic.requests=120", "--set", "workload.synthetic.output.mean=40", "--set", "workload.synthetic.output.max=64")
 	g := summary(t, out).Worlds[results.WorldPacket]
 	rr, cla, full := g["rr"], g["cla"], g["netkv-full"]

@@ -50,6 +50,7 @@ func TestFlowsTakeThePathsTheyAreGiven(t *testing.T) {
 	rows := records(t, out)
 	require.Len(t, rows, 7)
 	want := map[string]int64{} // payload a link must have carried
+	var halves []float64       // of the fluid time: two transfers that share an uplink
 	for i, tt := range []struct {
 		what string
 		tier int
@@ -78,13 +79,19 @@ func TestFlowsTakeThePathsTheyAreGiven(t *testing.T) {
 		require.Len(t, path, []int{2, 3, 5, 7}[tt.tier], tt.what)
 		ideal := float64(r.PayloadBytes) * 8 / tt.gbps / 1e6 * frameShare
 		t.Logf("%-22s %8.2f ms, fluid %8.2f ms", tt.what, r.TransferMS, ideal)
-		if tt.tier > 0 { // 5 ms on a server: the host's own speed decides
-			assert.Greater(t, r.TransferMS, 0.85*ideal, tt.what)
+		switch {
+		case tt.gbps == 25 && tt.tier == 2: // TCP shares as it likes for so short a time
+			halves = append(halves, r.TransferMS/ideal)
+		case tt.tier > 0: // 5 ms on a server: the host's own speed decides
+			assert.Greater(t, r.TransferMS, 0.97*ideal, tt.what)
 		}
 		for h := range path[1:] {
 			want[path[h]+">"+path[h+1]] += r.PayloadBytesEmulated
 		}
 	}
+	require.Len(t, halves, 2)
+	assert.Greater(t, max(halves[0], halves[1]), 0.97, "an uplink carries no more than its rate: one of two is done when both fluids are")
+	assert.Greater(t, min(halves[0], halves[1]), 0.5, "and no less than half of it each")
 	carried(t, links(t, out), want)
 }
 
