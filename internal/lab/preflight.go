@@ -71,8 +71,8 @@ func Preflight(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, opt O
 	if err := supported(p); err != nil {
 		return err
 	}
-	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
-		return fmt.Errorf("transfer.congestionControl: %w", err)
+	if err := congestion(s, p); err != nil {
+		return err
 	}
 	// Before the load is estimated, which needs the workload.
 	if err := CheckWorkload(s, p); err != nil {
@@ -100,6 +100,14 @@ func supported(p *fabric.Plan) error {
 		if err := probe.Check(); err != nil {
 			return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` tells all that is missing)", err)
 		}
+	}
+	return nil
+}
+
+// congestion asks for the congestion control, and for the queues that it needs.
+func congestion(s *scenarios.Scenario, p *fabric.Plan) error {
+	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
+		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
 	if p.Marks() {
 		if err := kernel.ProbeRED.Check(); err != nil {
