@@ -94,10 +94,7 @@ func summary(probes []probe, off [][]float64) *results.Calibration {
 	return c
 }
 
-func median(x []float64) float64 {
-	s := slices.Sorted(slices.Values(x))
-	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
+func median(x []float64) float64 { return results.Percentile(slices.Sorted(slices.Values(x)), 50) }
 
 // probes are one transfer for each tier that a sender and a receiver have between
 // them, one after the other, and two at once over the highest.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
@@ -19,11 +20,7 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 	for i := range polled {
 		c := &polled[i]
 		port := plan.Ports[c.Node][c.Port]
-		hop := plan.HopOf(port)
-		k := 2 * int(hop.Link)
-		if hop.Reverse {
-			k++
-		}
+		k := flowsim.HopLink(plan.HopOf(port)) // the order of telemetry.Ports, too
 		out[k] = telemetry.Counters{At: c.At, Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Marks: c.Marks, Backlog: c.BacklogBytes}
 		switch {
 		case port.Shape.Classes:

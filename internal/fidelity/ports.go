@@ -78,7 +78,7 @@ const (
 	// least is what a port's error is compared with when it should carry less.
 	least = 1 << 20
 	// frame and segment are a full segment's bytes on a link and of payload.
-	frame, segment = 1514, 1448
+	frame, segment = fabric.FrameBytes, 1448
 )
 
 // Conserve compares the KV bytes that ports carried in a trial, by 2 x link + 1 for the
