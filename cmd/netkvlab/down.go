@@ -35,10 +35,11 @@ that is not marked as the lab's. What up --parallel made beside a lab goes with 
 					return err
 				}
 			}
+			engines := opt.Engines(names) // the labs' own are forgotten with them
 			removed, err := lab.DownAll(cmd.Context(), names, opt)
 			errs := []error{err}
 			if all {
-				if err := errors.Join(a.dropImages(cmd.Context(), opt), a.dropCalibration(opt)); err != nil {
+				if err := errors.Join(a.dropImages(cmd.Context(), opt, engines), a.dropCalibration(opt)); err != nil {
 					errs = append(errs, err)
 				}
 			}
@@ -54,12 +55,16 @@ that is not marked as the lab's. What up --parallel made beside a lab goes with 
 }
 
 // dropImages removes the agent images: with --all nothing of netkvlab is to stay on the host.
-func (a *app) dropImages(ctx context.Context, opt lab.Options) error {
-	images, err := opt.Containers.RemoveImages(ctx)
-	for _, ref := range images {
-		opt.Progress.Note("removed image %s", ref)
+func (a *app) dropImages(ctx context.Context, opt lab.Options, engines []lab.Containers) error {
+	var errs []error
+	for _, engine := range engines {
+		images, err := engine.RemoveImages(ctx)
+		for _, ref := range images {
+			opt.Progress.Note("removed image %s", ref)
+		}
+		errs = append(errs, err)
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // dropCalibration removes what is known of the host, for the same reason.

@@ -104,7 +104,20 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 	if err := lab.NeedRoot(); err != nil {
 		return lab.Options{}, err
 	}
+	return a.labOptionsWith(docker.NewEngine(os.Getenv), runtime, leash)
+}
+
+// standingOptions are the options for running a standing lab: in the runtime that it was
+// made in, with the engine that it was made with.
+func (a *app) standingOptions(name string) (lab.Options, error) {
 	engine := docker.NewEngine(os.Getenv)
+	if host := a.store.Engine(name); host != "" {
+		engine = docker.EngineAt(host)
+	}
+	return a.labOptionsWith(engine, a.runtimeOf(name), false)
+}
+
+func (a *app) labOptionsWith(engine *docker.Engine, runtime string, leash bool) (lab.Options, error) {
 	rt, err := newRuntime(runtime, engine)
 	if err != nil {
 		return lab.Options{}, err
@@ -114,7 +127,8 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 		return lab.Options{}, fmt.Errorf("find this program's own file: %w", err)
 	}
 	return lab.Options{
-		Store: a.store, Runtime: rt, Containers: engine, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
+		Store: a.store, Runtime: rt, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
+		Containers: engine, ContainersOf: func(host string) lab.Containers { return docker.EngineAt(host) },
 	}, nil
 }
 

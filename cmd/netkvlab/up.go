@@ -233,7 +233,7 @@ func (a *app) runCommand() *cobra.Command {
 		Short: "Run the experiment of a standing lab",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opt, err := a.labOptions(a.runtimeOf(args[0]), false)
+			opt, err := a.standingOptions(args[0])
 			if err != nil {
 				return err
 			}

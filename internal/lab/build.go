@@ -27,6 +27,9 @@ type Options struct {
 	// Containers are those of this host's engine, for removing and listing labs whoever
 	// made them; nil: there are none.
 	Containers Containers
+	// ContainersOf gives those of another engine, by its address: a lab may have been made
+	// with another one than is named now (sudo drops DOCKER_HOST). Nil: there is no other.
+	ContainersOf func(host string) Containers
 	// Executable is the static binary that agents run: this program.
 	Executable string
 	// Leash makes agents end with this process; without it a lab can stand by itself.
@@ -168,6 +171,9 @@ func (l *Lab) claim(ctx context.Context) error {
 	text, err := l.Scenario.Marshal()
 	if err == nil {
 		err = renameio.WriteFile(store.scenario(name), text, 0o600)
+	}
+	if err == nil && l.opt.Runtime.Name() == scenarios.RuntimeDocker && l.opt.Containers != nil {
+		err = renameio.WriteFile(store.engine(name), []byte(l.opt.Containers.Host()+"\n"), 0o600)
 	}
 	if err == nil {
 		l.state = &State{

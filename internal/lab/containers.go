@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/netkvlab/netkvlab/nodes/docker"
@@ -12,6 +15,8 @@ import (
 
 // Containers is what this host's engine has of labs, whoever made them.
 type Containers interface {
+	// Host is the engine's address, as DOCKER_HOST has it.
+	Host() string
 	// Labs lists the labs that have containers.
 	Labs(ctx context.Context) ([]string, error)
 	// Count is how many containers a lab has.
@@ -32,7 +37,7 @@ func (o Options) containers(ctx context.Context, lab string) (int, error) {
 	}
 	ctx, cancel := o.patience(ctx, o.Runtime.Name())
 	defer cancel()
-	n, err := o.Containers.Count(ctx, lab)
+	n, err := o.ask(lab, func(c Containers) (int, error) { return c.Count(ctx, lab) })
 	if err != nil && o.Runtime.Name() != scenarios.RuntimeDocker {
 		return 0, nil // an engine that is ill is no matter of a lab that has no use for it
 	}
@@ -53,6 +58,47 @@ func (o Options) patience(ctx context.Context, runtime string) (context.Context,
 	return context.WithTimeout(ctx, strangerPatience)
 }
 
+// Engine is the address of the engine that a lab's containers are with, as it was when
+// the lab was made; empty for a lab without containers, and where nobody knows.
+func (s Store) Engine(lab string) string {
+	host, err := os.ReadFile(s.engine(lab))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(host))
+}
+
+// Engines are this host's engine and those that labs were made with.
+func (o Options) Engines(labs []string) []Containers {
+	if o.Containers == nil {
+		return nil
+	}
+	engines := []Containers{o.Containers}
+	for _, name := range labs {
+		host := o.Store.Engine(name)
+		known := slices.ContainsFunc(engines, func(c Containers) bool { return c.Host() == host })
+		if host != "" && !known && o.ContainersOf != nil {
+			engines = append(engines, o.ContainersOf(host))
+		}
+	}
+	return engines
+}
+
+// ask puts a question about a lab to this host's engine and to the one that the lab was
+// made with, which has the last word. That one may go by another address by now: it is
+// no error that nobody answers at the old one when the other knew of the lab.
+func (o Options) ask(lab string, question func(Containers) (int, error)) (n int, err error) {
+	for _, engine := range o.Engines([]string{lab}) {
+		var more int
+		more, err = question(engine)
+		n += more
+	}
+	if n > 0 && errors.Is(err, docker.ErrNoEngine) {
+		return n, nil
+	}
+	return n, err
+}
+
 // removeContainers takes a lab's containers away. An engine that does not answer
 // only matters to a lab that is known to have containers: their processes end all the
 // same, being in the lab's namespaces, but the engine keeps a record of each.
@@ -60,18 +106,20 @@ func (o Options) removeContainers(ctx context.Context, name string, st *State) (
 	if o.Containers == nil {
 		return 0, nil
 	}
-	known := st != nil && st.Runtime == scenarios.RuntimeDocker
+	known := o.Store.Engine(name) != "" || st != nil && st.Runtime == scenarios.RuntimeDocker
 	if st != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = o.patience(ctx, st.Runtime)
 		defer cancel()
 	}
-	n, err := o.Containers.Remove(ctx, name, known && st.Phase == PhaseBuilding)
+	unsure := known && (st == nil || st.Phase == PhaseBuilding)
+	n, err := o.ask(name, func(c Containers) (int, error) { return c.Remove(ctx, name, unsure) })
 	switch {
 	case err == nil:
 		return n, nil
 	case known:
-		return n, fmt.Errorf("its containers' processes have ended, but not their records: when the engine answers again, `netkvlab down %s` removes those too: %w", name, err)
+		return n, fmt.Errorf("its containers' processes have ended, but not their records: when the engine answers again, `netkvlab down %s` removes those too; if it never will, delete %s: %w",
+			name, o.Store.dir(name), err)
 	case st != nil || errors.Is(err, docker.ErrNoEngine):
 		return n, nil // it has none, or nobody can say
 	}

@@ -16,6 +16,10 @@ func (s Store) scenario(lab string) string {
 	return filepath.Join(s.dir(lab), "scenario.yaml")
 }
 
+// engine names the engine that the lab's containers are with, in a file of its own: it is
+// needed most where the state is damaged.
+func (s Store) engine(lab string) string { return filepath.Join(s.dir(lab), "engine") }
+
 // agentDir is the private run directory of one node's agent.
 func (s Store) agentDir(lab, node string) string {
 	return filepath.Join(s.dir(lab), "agents", node)

@@ -52,6 +52,14 @@ func NewEngine(getenv func(string) string) *Engine {
 	return e
 }
 
+// EngineAt is the engine of that address, as DOCKER_HOST would have it.
+func EngineAt(host string) *Engine {
+	return NewEngine(func(string) string { return host })
+}
+
+// Host is the engine's address, as DOCKER_HOST has it.
+func (e *Engine) Host() string { return e.host }
+
 func (e *Engine) socket() string { return strings.TrimPrefix(e.host, "unix://") }
 
 // Check says whether the engine can house a lab, and if not why. An error that

@@ -146,8 +146,8 @@ func (e *engine) containers() string {
 }
 
 func TestEngineThatIsRestartedMidRunTakesTheAgentsWithIt(t *testing.T) {
-	absent(t, "e2e-restart")
 	e := ownEngine(t, t.TempDir())
+	absent(t, "e2e-restart") // before the engine ends
 	out := filepath.Join(t.TempDir(), "run")
 	cmd, errs := e.run("e2e-restart", out)
 	e.stop(unix.SIGTERM) // which ends containers, as a restart does
@@ -163,8 +163,8 @@ func TestEngineThatIsRestartedMidRunTakesTheAgentsWithIt(t *testing.T) {
 }
 
 func TestEngineThatIsKilledMidRunIsMissedOnlyAtTheEnd(t *testing.T) {
-	absent(t, "e2e-engineless")
 	e := ownEngine(t, t.TempDir())
+	absent(t, "e2e-engineless") // before the engine ends
 	out := filepath.Join(t.TempDir(), "run")
 	cmd, errs := e.run("e2e-engineless", out)
 	e.stop(unix.SIGKILL) // the containers live on, and so does the run
@@ -179,6 +179,19 @@ func TestEngineThatIsKilledMidRunIsMissedOnlyAtTheEnd(t *testing.T) {
 	e.start()
 	o := with(t, e.host, "down", "e2e-engineless")
 	assert.Zero(t, o.code, o.stderr)
+	assert.Empty(t, e.containers())
+}
+
+func TestLabRemembersItsEngine(t *testing.T) {
+	e := ownEngine(t, t.TempDir())
+	absent(t, "e2e-recall") // before the engine ends
+	o := with(t, e.host, "up", "-d", scenarioOn(t, "docker", "e2e-recall"))
+	require.Zero(t, o.code, o.stderr)
+	// From here on nobody names the engine, as under a sudo that drops DOCKER_HOST.
+	mustRun(t, "run", "e2e-recall")
+	assert.NotContains(t, mustRun(t, "ps").stdout, "damaged")
+	assert.Contains(t, mustRun(t, "inspect", "e2e-recall").stdout, "decode")
+	assert.Contains(t, mustRun(t, "down", "e2e-recall").stdout, "4 containers")
 	assert.Empty(t, e.containers())
 }
 
