@@ -15,6 +15,9 @@ const (
 	// burstTime of the rate is the least burst: below it, each late timer of
 	// the shaper is capacity lost for good (4 to 6 per cent with one packet).
 	burstTime = 200 * time.Microsecond
+	// lateTime is what the bucket forgives a timer. More would only let transfers on idle
+	// links get further ahead.
+	lateTime = time.Millisecond
 	// switchQueueTime of the rate is a switch's queue: shallow, like a switch's.
 	switchQueueTime = 5 * time.Millisecond
 	// minSwitchQueue keeps some forty packets at low rates: with twenty, eight
@@ -23,9 +26,9 @@ const (
 	// hostQueue is an instance's own egress: deep, since a real sender's queue
 	// pushes back on the sender instead of dropping.
 	hostQueue = 4_000_000
-	// slowLink is where a burst of four segments is too coarse a grain: at 25
-	// Mbit/s four frames are 2 ms.
-	slowLink scenarios.BitsPerSecond = 25_000_000
+	// slowLink is where a burst of four segments is too coarse a grain: at 12.5
+	// Mbit/s four frames are 4 ms. Two cost a host two thirds more a packet.
+	slowLink scenarios.BitsPerSecond = 12_500_000
 	// fastLink is from where eight segments are no coarser than four are at half the
 	// rate: a millisecond at 100 Mbit/s. They cost a host a third less a packet.
 	fastLink scenarios.BitsPerSecond = 100_000_000
@@ -39,8 +42,8 @@ const (
 
 // Segments returns how many segments a sender may hand down at once when the
 // narrowest link of the tree has the given emulated rate: two, four or eight, so that
-// they take at most about a millisecond of it. It trades accuracy (the grain of
-// all shaping) for CPU.
+// they take a millisecond of it, or at most four where links are slow. It trades
+// accuracy (the grain of all shaping) for CPU.
 func Segments(narrowest scenarios.BitsPerSecond) int {
 	switch {
 	case narrowest <= slowLink:
@@ -51,10 +54,12 @@ func Segments(narrowest scenarios.BitsPerSecond) int {
 	return 8
 }
 
-// BurstBytes is the token bucket for a rate and a segment bound: two of the
-// largest packets (with one, late timers lose rate), at least 200 us of the rate.
+// BurstBytes is the token bucket for a rate and a segment bound: one of the largest
+// packets, and what the rate gives while a timer is late, at most another (with one packet,
+// late timers lose rate); at least 200 us of the rate.
 func BurstBytes(rate scenarios.BitsPerSecond, segments int) int {
-	return max(2*segments*FrameBytes, bytesIn(rate, burstTime))
+	packet := segments * FrameBytes
+	return max(packet+min(packet, bytesIn(rate, lateTime)), bytesIn(rate, burstTime))
 }
 
 func bytesIn(rate scenarios.BitsPerSecond, d time.Duration) int {

@@ -3,7 +3,9 @@ package kvagent
 import (
 	"fmt"
 	"os"
+	"syscall"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,31 +24,36 @@ func monotonic() int64 {
 // kernelTimer is a timerfd. The runtime's own timers wait in whole milliseconds
 // when the process is otherwise idle and so come up to one late; a timerfd
 // wakes the poller when it is due.
-type kernelTimer struct{ f *os.File }
+type kernelTimer struct {
+	f   *os.File
+	raw syscall.RawConn
+}
 
 func newKernelTimer() (*kernelTimer, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("create timerfd: %w", err)
 	}
-	return &kernelTimer{f: os.NewFile(uintptr(fd), "timerfd")}, nil
+	f := os.NewFile(uintptr(fd), "timerfd")
+	raw, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("create timerfd: %w", err)
+	}
+	return &kernelTimer{f: f, raw: raw}, nil
 }
 
 // set arms the timer for a monotonic time; a time that has passed fires at once.
 func (t *kernelTimer) set(at int64) error {
-	rc, err := t.f.SyscallConn()
-	if err != nil {
-		return fmt.Errorf("arm timerfd: %w", err)
-	}
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(at, 1))} // 0 would disarm
-	var serr error
-	if err := rc.Control(func(fd uintptr) {
-		serr = unix.TimerfdSettime(int(fd), unix.TFD_TIMER_ABSTIME, &spec, nil)
+	var errno unix.Errno
+	if err := t.raw.Control(func(fd uintptr) { // quietly, as in dataConn
+		_, _, errno = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, unix.TFD_TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	}); err != nil {
 		return fmt.Errorf("arm timerfd: %w", err)
 	}
-	if serr != nil {
-		return fmt.Errorf("arm timerfd for %v: %w", time.Duration(at), serr)
+	if errno != 0 {
+		return fmt.Errorf("arm timerfd for %v: %w", time.Duration(at), errno)
 	}
 	return nil
 }
@@ -54,7 +61,7 @@ func (t *kernelTimer) set(at int64) error {
 // wait blocks until the timer fires, and returns an error once it is closed.
 func (t *kernelTimer) wait() error {
 	var count [8]byte
-	_, err := t.f.Read(count[:])
+	_, err := move(t.raw.Read, unix.SYS_READ, count[:])
 	return err
 }
 

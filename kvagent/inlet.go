@@ -50,11 +50,11 @@ type inlet struct {
 
 	mu     sync.Mutex
 	closed bool
-	conns  map[*net.TCPConn]struct{}
+	conns  map[*dataConn]struct{}
 }
 
 func newInlet(ctx context.Context, n *networkConfig, count *counters) (_ *inlet, err error) {
-	in := &inlet{count: count, conns: map[*net.TCPConn]struct{}{}}
+	in := &inlet{count: count, conns: map[*dataConn]struct{}{}}
 	defer func() {
 		if err != nil {
 			in.close()
@@ -120,16 +120,16 @@ func (n *inlet) accept(l *net.TCPListener) {
 			time.Sleep(acceptPause)
 			continue
 		}
-		if n.adopt(c) {
+		if d, err := newDataConn(c); err == nil && n.adopt(d) {
 			n.wg.Go(func() {
-				n.serve(c)
-				n.drop(c)
+				n.serve(d)
+				n.drop(d)
 			})
 		}
 	}
 }
 
-func (n *inlet) adopt(c *net.TCPConn) bool {
+func (n *inlet) adopt(c *dataConn) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -140,7 +140,7 @@ func (n *inlet) adopt(c *net.TCPConn) bool {
 	return true
 }
 
-func (n *inlet) drop(c *net.TCPConn) {
+func (n *inlet) drop(c *dataConn) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	delete(n.conns, c)
@@ -149,7 +149,7 @@ func (n *inlet) drop(c *net.TCPConn) {
 
 // serve reads frames until the connection ends or breaks the protocol. It needs
 // no deadline while idle: whoever waits for a stream closes the connection.
-func (n *inlet) serve(c *net.TCPConn) {
+func (n *inlet) serve(c *dataConn) {
 	var b [frameSize]byte
 	for {
 		if _, err := io.ReadFull(c, b[:]); err != nil {
@@ -179,7 +179,7 @@ func (n *inlet) serve(c *net.TCPConn) {
 }
 
 // reply sends an ack or read frame for f.
-func reply(c *net.TCPConn, kind frameKind, f *frame, bytes int64) error {
+func reply(c *dataConn, kind frameKind, f *frame, bytes int64) error {
 	answer := frame{kind: kind, request: f.request, attempt: f.attempt, stream: f.stream, bytes: bytes, epoch: f.epoch}
 	var b [frameSize]byte
 	answer.put(&b)
@@ -187,9 +187,12 @@ func reply(c *net.TCPConn, kind frameKind, f *frame, bytes int64) error {
 	return err
 }
 
-func (n *inlet) discard(c *net.TCPConn) {
+func (n *inlet) discard(c *dataConn) {
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
+	if c.wakeAt(wakeBytes) != nil {
+		return
+	}
 	for {
 		got, err := c.Read(*buf)
 		n.count.backgroundIn.Add(int64(got))

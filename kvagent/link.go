@@ -7,15 +7,13 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"syscall"
 )
 
 // link is one outgoing connection. A stream that holds it writes; a reader
 // goroutine takes what comes back and notices the peer's end at once, also
 // while the connection is idle.
 type link struct {
-	conn  *net.TCPConn
-	raw   syscall.RawConn
+	conn  *dataConn
 	from  netip.AddrPort
 	to    netip.AddrPort
 	peer  string
@@ -27,14 +25,9 @@ type link struct {
 
 var errClosedHere = errors.New("closed by this agent")
 
-func newLink(c *net.TCPConn, p string, from, to netip.AddrPort) (*link, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		_ = c.Close()
-		return nil, fmt.Errorf("connection to %s: %w", p, err)
-	}
+func newLink(c *dataConn, p string, from, to netip.AddrPort) *link {
 	// Room for one ack and one read frame: a peer that sends more is confused.
-	return &link{conn: c, raw: raw, from: from, to: to, peer: p, back: make(chan frame, 2), dead: make(chan struct{})}, nil
+	return &link{conn: c, from: from, to: to, peer: p, back: make(chan frame, 2), dead: make(chan struct{})}
 }
 
 // close ends the connection for a reason; the first reason stays.

@@ -272,11 +272,7 @@ func (p *pool) dial(ctx context.Context, s *slot, w want) error {
 		p.forget(s)
 		return fmt.Errorf("peer %s: %w", w.peer.node, err)
 	}
-	l, err := newLink(c, w.peer.node, from, to)
-	if err != nil {
-		p.forget(s)
-		return err
-	}
+	l := newLink(c, w.peer.node, from, to)
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

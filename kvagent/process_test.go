@@ -134,7 +134,7 @@ func TestBothEndsAreMarked(t *testing.T) {
 	for accepted := range p.inlet.conns {
 		raw, err := accepted.SyscallConn()
 		require.NoError(t, err)
-		for end, rc := range map[string]interface{ Control(func(uintptr)) error }{"dialled": s.link.raw, "accepted": raw} {
+		for end, rc := range map[string]interface{ Control(func(uintptr)) error }{"dialled": s.link.conn.raw, "accepted": raw} {
 			require.NoError(t, rc.Control(func(fd uintptr) {
 				tos, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TOS)
 				assert.NoError(t, err)

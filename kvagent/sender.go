@@ -216,7 +216,7 @@ func (s *sender) stream(ctx context.Context, o *outbound, i uint32, slot *slot) 
 
 // move writes a stream and waits until the receiver has it all.
 func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*control.StreamReport, error) {
-	before, err := readTCPStats(l.raw)
+	before, err := readTCPStats(l.conn.raw)
 	if err != nil {
 		return nil, err
 	}
@@ -237,7 +237,7 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 		return nil, fmt.Errorf("the receiver acknowledged %d bytes", ack.bytes)
 	}
 	last := s.clock.now()
-	after, err := readTCPStats(l.raw)
+	after, err := readTCPStats(l.conn.raw)
 	if err != nil { // it died after the acknowledgement: the stream is complete all the same
 		after = before
 	}

@@ -84,14 +84,14 @@ func (o socketOptions) listen(ctx context.Context, at netip.AddrPort) (*net.TCPL
 }
 
 // dial connects from exactly the given address and port (0: the kernel's choice).
-func (o socketOptions) dial(ctx context.Context, from, to netip.AddrPort) (*net.TCPConn, error) {
+func (o socketOptions) dial(ctx context.Context, from, to netip.AddrPort) (*dataConn, error) {
 	d := net.Dialer{Control: o.control, KeepAlive: -1, LocalAddr: net.TCPAddrFromAddrPort(from)}
 	d.SetMultipathTCP(false)
 	c, err := d.DialContext(ctx, "tcp4", to.String())
 	if err != nil {
 		return nil, fmt.Errorf("connect %s to %s: %w", from, to, err)
 	}
-	return c.(*net.TCPConn), nil // TCP_NODELAY is Go's default
+	return newDataConn(c.(*net.TCPConn)) // TCP_NODELAY is Go's default
 }
 
 // portTaken reports whether a dial failed because of its source port, so that

@@ -21,7 +21,7 @@ func (socketOptions) listen(context.Context, netip.AddrPort) (*net.TCPListener, 
 	return nil, errNotLinux
 }
 
-func (socketOptions) dial(context.Context, netip.AddrPort, netip.AddrPort) (*net.TCPConn, error) {
+func (socketOptions) dial(context.Context, netip.AddrPort, netip.AddrPort) (*dataConn, error) {
 	return nil, errNotLinux
 }
 
@@ -38,6 +38,15 @@ type tcpStats struct {
 }
 
 func readTCPStats(syscall.RawConn) (tcpStats, error) { return tcpStats{}, errNotLinux }
+
+type dataConn struct {
+	*net.TCPConn
+	raw syscall.RawConn
+}
+
+func newDataConn(*net.TCPConn) (*dataConn, error) { return nil, errNotLinux }
+
+func (*dataConn) wakeAt(int64) error { return errNotLinux }
 
 func segmentDatagrams(net.Conn, int) error { return errNotLinux }
 

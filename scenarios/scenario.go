@@ -129,7 +129,7 @@ type Buffers struct {
 	HostEmulated Bytes `yaml:"hostEmulated" range:"4KiB..1GiB" auto:"true"`
 	// Backlog from which a switch port marks packets (ECN) instead of dropping, only with transfer.congestionControl dctcp. auto: 20 full packets, 65 at 10 Gbit/s, or 0.17 of bandwidth times round trip, whichever is most, but at most a quarter of the queue.
 	ECNThresholdEmulated Bytes `yaml:"ecnThresholdEmulated" range:"4KiB..1GiB" auto:"true"`
-	// Segments a sender hands down at once (gso_max_segs). auto: 2 up to 25 Mbit/s emulated, else 4.
+	// Segments a sender hands down at once (gso_max_segs). auto: 2 while the narrowest link has up to 12.5 Mbit/s emulated, 8 from 100 Mbit/s on, 4 between.
 	SegmentsPerBurst int `yaml:"segmentsPerBurst" range:"1..64" auto:"true"`
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,6 +63,10 @@ func agentMain(args []string) int {
 	return exitOK
 }
 
+// oneRequest is how long interruptions are taken for one: timeout(1) signals the process
+// and then its group, and nobody who is impatient is as quick.
+const oneRequest = 250 * time.Millisecond
+
 // interruptible gives a context that the first interruption ends, so that the
 // command cleans up, and a second one ends the process at once.
 func interruptible(stderr io.Writer) (context.Context, func()) {
@@ -76,7 +81,11 @@ func interruptible(stderr io.Writer) (context.Context, func()) {
 		}
 		fmt.Fprintln(stderr, "\nnetkvlab: interrupted; cleaning up (again to stop at once)")
 		cancel()
-		if _, ok := <-signals; ok {
+		first := time.Now()
+		for range signals {
+			if time.Since(first) < oneRequest {
+				continue
+			}
 			fmt.Fprintln(stderr, "netkvlab: stopped at once; remove what is left with `netkvlab down --all`")
 			os.Exit(exitInterrupted)
 		}

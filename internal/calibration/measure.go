@@ -35,21 +35,25 @@ const (
 	undoTime = 20 * time.Second
 )
 
-// scratch is the fabric that is measured: two pods, so that flows take six hops, with
-// the paper's rates.
+// scratch is the fabric that is measured, two pods at least, so that flows take six hops,
+// with the paper's rates.
 const scratch = `
 name: ` + Lab + `
-topology: {pods: 2, racksPerPod: 2, serversPerRack: 1, gpusPerServer: 8, nicRate: 100Gbps, aggsPerPod: 2, coresPerAgg: 2, oversubscription: {rack: 2, pod: 4}}
+topology: {pods: %d, racksPerPod: 2, serversPerRack: 1, gpusPerServer: 8, nicRate: 100Gbps, aggsPerPod: 2, coresPerAgg: 2, oversubscription: {rack: 2, pod: 4}}
 placement: {unit: rack, pattern: [prefill, decode]}
 model: {preset: llama-3-70b, tensorParallel: 4}
 workload: {kind: synthetic, synthetic: {profile: rag, requests: 1, rate: 1/s}}
 policies: [rr]
 `
 
-// The scales that are measured: links from 25 Mbit/s, where plans have two segments a
-// burst, to 250, and one at which the links are too fast for any host.
+// The scales that are measured: links from 10 Mbit/s, where plans have two segments a
+// burst, to 250, and one at which the links are too fast for any host. The slower the links
+// the more pods, since a busy host forwards more for the same CPU: it wakes less often.
 var (
-	steps     = []float64{1000, 400, 200, 100}
+	steps = []struct {
+		scale float64
+		pods  int
+	}{{2500, 8}, {1000, 6}, {400, 3}, {200, 2}, {100, 2}}
 	timed     = 200.0 // where timers are measured: busy, but not beyond what two cores carry
 	saturated = 5.0
 )
@@ -66,15 +70,15 @@ func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
 	if c.TimerIdle, before, err = others(ctx); err != nil {
 		return nil, err
 	}
-	for _, scale := range steps {
-		progress(fmt.Sprintf("calibrating: links of the paper's rates / %g", scale))
-		work := func(ctx context.Context, r *rig) error { return c.step(ctx, r, scale == timed) }
-		if err := c.onFabric(ctx, scale, work); err != nil {
+	for _, step := range steps {
+		progress(fmt.Sprintf("calibrating: links of the paper's rates / %g", step.scale))
+		work := func(ctx context.Context, r *rig) error { return c.step(ctx, r, step.scale == timed) }
+		if err := c.onFabric(ctx, step.pods, step.scale, work); err != nil {
 			return nil, err
 		}
 	}
 	progress("calibrating: as many packets as the host carries")
-	if err := c.onFabric(ctx, saturated, c.saturate); err != nil {
+	if err := c.onFabric(ctx, 2, saturated, c.saturate); err != nil {
 		return nil, err
 	}
 	if _, after, err = others(ctx); err != nil { // who came meanwhile has had a share, too
@@ -116,8 +120,8 @@ func watched[T any](ctx context.Context, do func(context.Context) (T, error)) (i
 
 // onFabric makes the scratch fabric at a scale, works on it and removes it, also when
 // the context ends.
-func (c *Calibration) onFabric(ctx context.Context, scale float64, work func(context.Context, *rig) error) (err error) {
-	s, err := scenarios.Parse(Lab, []byte(scratch))
+func (c *Calibration) onFabric(ctx context.Context, pods int, scale float64, work func(context.Context, *rig) error) (err error) {
+	s, err := scenarios.Parse(Lab, fmt.Appendf(nil, scratch, pods))
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,15 @@ package calibration
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
@@ -17,6 +20,7 @@ const (
 	dataPort        = 7000
 	firstSourcePort = 10000
 	chunkBytes      = 256 << 10
+	wakeBytes       = 32 << 10
 	dialTime        = 5 * time.Second
 )
 
@@ -41,7 +45,7 @@ type rig struct {
 	bytes int64 // that arrived
 }
 
-// pairs are those that fill every core link: each prefill instance to one of the other
+// pairs are those that fill every core link: each prefill instance to one of another
 // pod over every path.
 func (r *rig) pairs() []pair {
 	var out []pair
@@ -98,6 +102,9 @@ func (r *rig) connect(ctx context.Context, p pair, port uint16) error {
 		return err
 	}
 	r.conns = append(r.conns, in)
+	if err := wakeAt(in, wakeBytes); err != nil {
+		return err
+	}
 	r.wg.Go(func() { send(out) })
 	r.wg.Go(func() { r.receive(in) })
 	return nil
@@ -121,6 +128,19 @@ func (r *rig) listener(ctx context.Context, at fabric.NodeID) (net.Listener, err
 	}
 	r.listeners[at] = l
 	return l, nil
+}
+
+// wakeAt has a reader woken when so many bytes are there, as an agent's is.
+func wakeAt(c net.Conn, bytes int) error {
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = raw.Control(func(fd uintptr) {
+		serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
+	})
+	return errors.Join(err, serr)
 }
 
 // send writes until the connection is closed.

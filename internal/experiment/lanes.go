@@ -70,8 +70,8 @@ func (r *run) packetTrials(ctx context.Context) error {
 	share := &share{queue: queue}
 	if len(lanes) > 1 { // one alone watches the host itself
 		g := newGate(len(lanes), r.host.Start, r.host.Stop)
-		for _, l := range lanes {
-			l.gate = g
+		for i, l := range lanes {
+			l.gate, l.lag = g, time.Duration(i)*trials.Stagger
 		}
 	}
 	err = share.run(ctx, lanes, book)
@@ -104,6 +104,16 @@ func (r *run) ready(ctx context.Context, lanes []*run) error {
 		})
 	}
 	return g.Wait()
+}
+
+// wait returns after d, or when the context ends, with its error.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
 }
 
 // share hands trials out to lanes.

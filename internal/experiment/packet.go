@@ -30,6 +30,9 @@ func (r *run) trial(ctx context.Context, t turn) error {
 		return err
 	}
 	r.gate.wait()
+	if err := wait(ctx, r.lag); err != nil {
+		return err
+	}
 	prefill, decode := r.members()
 	sessions, err := r.open(ctx, prefill, decode)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
@@ -58,7 +59,8 @@ type run struct {
 	// told and page are a lane's: whom to tell of a trial, and where it is written.
 	told *told
 	page *page
-	gate *gate // keeps it in step with the others; nil where there are none
+	gate *gate         // keeps it in step with the others; nil where there are none
+	lag  time.Duration // after which it begins a trial, once the gate has opened
 }
 
 // Run runs every policy on every seed, in the packet world on the lab and in the flow

@@ -30,9 +30,9 @@ type Host struct {
 // lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md), so on the safe side.
 func Uncalibrated(cores int) Host {
 	return Host{Cores: cores, Steps: []Step{
-		{Rate: 25e6, Segments: 2, HopsPerCore: 300e3},
+		{Rate: 10e6, Segments: 2, HopsPerCore: 290e3},
 		{Rate: 25e6, Segments: 4, HopsPerCore: 375e3},
-		{Rate: 100e6, Segments: 8, HopsPerCore: 500e3},
+		{Rate: 100e6, Segments: 8, HopsPerCore: 650e3},
 	}}
 }
 

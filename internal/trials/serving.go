@@ -20,6 +20,10 @@ import (
 // milliseconds; this is a hundred times the worst stall seen on a busy host.
 const answerTimeout = 5 * time.Second
 
+// Stagger is between the starts of trials side by side, in real time. Those of one seed meet
+// the same arrivals: in step, their peaks would fall on one another.
+const Stagger = time.Second
+
 // overlapLayers is how many pieces a transfer overlapped by layer leaves in
 // when the model does not say how many layers it has.
 const overlapLayers = 80

@@ -118,11 +118,26 @@ func TestSecondInterruptionStopsAtOnce(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		waitFor(t, time.Minute, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		time.Sleep(300 * time.Millisecond)
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
 		assert.Equal(t, 130, cmd.ProcessState.ExitCode())
 		mustRun(t, "down", "e2e-twice")
 	})
+}
+
+func TestOneInterruptionMayComeTwice(t *testing.T) {
+	clean(t)
+	s := scenario(t, "e2e-timeout", "requests: 8", "requests: 100")
+	out := filepath.Join(t.TempDir(), "run")
+	cmd := exec.Command("timeout", "6", binary, "up", s, "--out", out) // which signals the process and its group
+	errs, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, 124, exit.ExitCode())
+	assert.Contains(t, string(errs), "cleaning up")
+	assert.NotContains(t, string(errs), "stopped at once")
+	assert.True(t, summary(t, out).Interrupted)
 }
 
 func TestDownNeedsNoScenarioAndNoState(t *testing.T) {
