@@ -27,6 +27,7 @@ func monotonic() int64 {
 type kernelTimer struct {
 	f   *os.File
 	raw syscall.RawConn
+	in  mover
 }
 
 func newKernelTimer() (*kernelTimer, error) {
@@ -40,7 +41,7 @@ func newKernelTimer() (*kernelTimer, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("create timerfd: %w", err)
 	}
-	return &kernelTimer{f: f, raw: raw}, nil
+	return &kernelTimer{f: f, raw: raw, in: newMover(raw.Read, unix.SYS_READ)}, nil
 }
 
 // set arms the timer for a monotonic time; a time that has passed fires at once.
@@ -61,7 +62,7 @@ func (t *kernelTimer) set(at int64) error {
 // wait blocks until the timer fires, and returns an error once it is closed.
 func (t *kernelTimer) wait() error {
 	var count [8]byte
-	_, err := move(t.raw.Read, unix.SYS_READ, count[:])
+	_, err := t.in.move(count[:])
 	return err
 }
 

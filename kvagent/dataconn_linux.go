@@ -13,11 +13,12 @@ import (
 // dataConn is a TCP connection of the data plane. It reads and writes without telling Go's
 // scheduler of the system calls: none of them blocks, and the scheduler would wake its
 // monitor thread for each that a process makes which was asleep. With a hundred agents
-// on few cores that took a fifth of the CPU.
+// on few cores that took a fifth of the CPU. One goroutine may read and one write.
 type dataConn struct {
 	*net.TCPConn
-	raw   syscall.RawConn
-	lowat int64 // SO_RCVLOWAT as last set by wakeAt; 0: never set
+	raw     syscall.RawConn
+	in, out mover
+	lowat   int64 // SO_RCVLOWAT as last set by wakeAt; 0: never set
 }
 
 func newDataConn(c *net.TCPConn) (*dataConn, error) {
@@ -26,7 +27,7 @@ func newDataConn(c *net.TCPConn) (*dataConn, error) {
 		_ = c.Close()
 		return nil, fmt.Errorf("connection to %s: %w", c.RemoteAddr(), err)
 	}
-	return &dataConn{TCPConn: c, raw: raw}, nil
+	return &dataConn{TCPConn: c, raw: raw, in: newMover(raw.Read, unix.SYS_READ), out: newMover(raw.Write, unix.SYS_WRITE)}, nil
 }
 
 // Read is net.Conn's.
@@ -34,7 +35,7 @@ func (c *dataConn) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	n, err := move(c.raw.Read, unix.SYS_READ, b)
+	n, err := c.in.move(b)
 	if n == 0 && err == nil {
 		err = io.EOF
 	}
@@ -44,7 +45,7 @@ func (c *dataConn) Read(b []byte) (int, error) {
 // Write is net.Conn's.
 func (c *dataConn) Write(b []byte) (written int, err error) {
 	for written < len(b) {
-		n, err := move(c.raw.Write, unix.SYS_WRITE, b[written:])
+		n, err := c.out.move(b[written:])
 		if err != nil {
 			return written, err
 		}
@@ -53,25 +54,44 @@ func (c *dataConn) Write(b []byte) (written int, err error) {
 	return written, nil
 }
 
-// move makes one call that moves something, as soon as one can.
-func move(ready func(func(fd uintptr) bool) error, call uintptr, b []byte) (int, error) {
-	var n uintptr
-	var errno unix.Errno
-	err := ready(func(fd uintptr) bool {
+// mover makes one kind of call on one descriptor. It is not for concurrent use.
+type mover struct {
+	ready func(func(fd uintptr) bool) error // runs a function when something can be moved, until that says true
+	try   func(fd uintptr) bool
+	s     *moving
+}
+
+// moving is what a mover's call works on.
+type moving struct {
+	b     []byte
+	n     uintptr
+	errno unix.Errno
+}
+
+func newMover(ready func(func(fd uintptr) bool) error, call uintptr) mover {
+	s := &moving{}
+	return mover{ready: ready, s: s, try: func(fd uintptr) bool {
 		for {
-			n, _, errno = unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)))
-			if errno != unix.EINTR {
-				return errno != unix.EAGAIN
+			s.n, _, s.errno = unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(s.b))), uintptr(len(s.b)))
+			if s.errno != unix.EINTR {
+				return s.errno != unix.EAGAIN
 			}
 		}
-	})
+	}}
+}
+
+// move makes the call as soon as it moves something.
+func (m *mover) move(b []byte) (int, error) {
+	m.s.b = b
+	err := m.ready(m.try)
+	m.s.b = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case errno != 0:
-		return 0, errno
+	case m.s.errno != 0:
+		return 0, m.s.errno
 	}
-	return int(n), nil
+	return int(m.s.n), nil
 }
 
 // wakeAt has the reader woken when so many bytes are there (SO_RCVLOWAT); until then what
