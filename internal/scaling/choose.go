@@ -83,7 +83,7 @@ func Choose(ctx context.Context, s *scenarios.Scenario, h Host, fabrics int) (Ch
 			return Choice{}, err
 		}
 		c := d.On(h, p)
-		if c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy || rate == limit && c.Idle >= idleBeside {
+		if c.fits() || rate == limit && c.Idle >= idleBeside {
 			c.Auto, c.Fabrics = true, fabrics
 			return c, nil
 		}
@@ -108,13 +108,8 @@ func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int
 	if err != nil {
 		return 0, err
 	}
-	least := idleMean
-	if s.Scale.Rate == 0 {
-		least = idleBeside
-	}
 	for n := most; n > 1; n-- {
-		c := l.sideBySide(n).On(h, p)
-		if c.Idle >= least && (s.Scale.Rate == 0 || 1-c.PeakIdle <= peakBusy) {
+		if c := l.sideBySide(n).On(h, p); c.fits() || s.Scale.Rate == 0 && c.Idle >= idleBeside {
 			return n, nil
 		}
 	}
@@ -149,6 +144,9 @@ func at(s *scenarios.Scenario, rate float64) (*fabric.Plan, error) {
 	}
 	return p, nil
 }
+
+// fits says that the host has enough left, on average and in its busiest windows.
+func (c Choice) fits() bool { return c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy }
 
 // Busy is how much of the host's cores is needed on average: more than 1 where they do
 // not suffice.
