@@ -101,9 +101,6 @@ func usageArgs(cmd *cobra.Command) {
 
 // labOptions are the options for working on labs.
 func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
-	if err := lab.NeedRoot(); err != nil {
-		return lab.Options{}, err
-	}
 	return a.labOptionsWith(docker.NewEngine(os.Getenv), runtime, leash)
 }
 
@@ -118,6 +115,9 @@ func (a *app) standingOptions(name string) (lab.Options, error) {
 }
 
 func (a *app) labOptionsWith(engine *docker.Engine, runtime string, leash bool) (lab.Options, error) {
+	if err := lab.NeedRoot(); err != nil {
+		return lab.Options{}, err
+	}
 	rt, err := newRuntime(runtime, engine)
 	if err != nil {
 		return lab.Options{}, err

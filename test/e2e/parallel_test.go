@@ -191,7 +191,7 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 	assert.Contains(t, o.stdout, "PACKET-HOPS/S A CORE")
 	c, err := calibration.Read("/run/netkvlab")
 	require.NoError(t, err)
-	require.Len(t, c.Steps, 4)
+	require.Len(t, c.Steps, 5)
 	for _, s := range c.Steps {
 		assert.Greater(t, s.HopsPerCore, 10e3, "%v", s)
 	}
