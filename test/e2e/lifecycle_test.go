@@ -128,9 +128,9 @@ func TestSecondInterruptionStopsAtOnce(t *testing.T) {
 
 func TestOneInterruptionMayComeTwice(t *testing.T) {
 	clean(t)
-	s := scenario(t, "e2e-timeout", "requests: 8", "requests: 100")
+	s := scenario(t, "e2e-timeout", "requests: 8", "requests: 400")
 	out := filepath.Join(t.TempDir(), "run")
-	cmd := exec.Command("timeout", "6", binary, "up", s, "--out", out) // which signals the process and its group
+	cmd := exec.Command("timeout", "15", binary, "up", s, "--out", out) // which signals the process and its group
 	errs, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
