@@ -102,9 +102,14 @@ func (c *dataConn) wakeAt(bytes int64) error {
 		return nil
 	}
 	c.lowat = bytes
+	return WakeAt(c.raw, int(bytes))
+}
+
+// WakeAt has whoever polls a connection woken when so many bytes are there (SO_RCVLOWAT).
+func WakeAt(rc syscall.RawConn, bytes int) error {
 	var serr error
-	if err := c.raw.Control(func(fd uintptr) {
-		serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, int(bytes))
+	if err := rc.Control(func(fd uintptr) {
+		serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
 	}); err != nil {
 		return fmt.Errorf("set SO_RCVLOWAT: %w", err)
 	}

@@ -190,7 +190,7 @@ func reply(c *dataConn, kind frameKind, f *frame, bytes int64) error {
 func (n *inlet) discard(c *dataConn) {
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
-	if c.wakeAt(wakeBytes) != nil {
+	if c.wakeAt(WakeBytes) != nil {
 		return
 	}
 	for {

@@ -223,10 +223,10 @@ func (r *receiver) open(c *dataConn, f *frame) (*inbound, *inStream, error) {
 	return in, st, nil
 }
 
-// wakeBytes is how much of a stream comes before its reader is woken, but for the first
+// WakeBytes is how much of a stream comes before its reader is woken, but for the first
 // and the last of it, whose times are recorded. Woken for each burst of two segments, the
 // readers took a third of the CPU of many slow links.
-const wakeBytes = 32 << 10
+const WakeBytes = 32 << 10
 
 // read takes payload and trailer off the connection.
 func (r *receiver) read(c *dataConn, f *frame, in *inbound, st *inStream) error {
@@ -250,7 +250,7 @@ func (r *receiver) read(c *dataConn, f *frame, in *inbound, st *inStream) error 
 			return r.broken(in, f, got, err)
 		}
 		// Nothing may come after the stream, and what does come has to be noticed.
-		if err := c.wakeAt(min(f.bytes-got, wakeBytes)); err != nil {
+		if err := c.wakeAt(min(f.bytes-got, WakeBytes)); err != nil {
 			return r.broken(in, f, got, err)
 		}
 	}

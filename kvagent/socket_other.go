@@ -48,6 +48,9 @@ func newDataConn(*net.TCPConn) (*dataConn, error) { return nil, errNotLinux }
 
 func (*dataConn) wakeAt(int64) error { return errNotLinux }
 
+// WakeAt needs Linux.
+func WakeAt(syscall.RawConn, int) error { return errNotLinux }
+
 func segmentDatagrams(net.Conn, int) error { return errNotLinux }
 
 func joinDatagrams(net.PacketConn) error { return errNotLinux }

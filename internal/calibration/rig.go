@@ -2,7 +2,6 @@ package calibration
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,17 +9,15 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/kvagent"
 )
 
 const (
 	dataPort        = 7000
 	firstSourcePort = 10000
 	chunkBytes      = 256 << 10
-	wakeBytes       = 32 << 10
 	dialTime        = 5 * time.Second
 )
 
@@ -102,7 +99,11 @@ func (r *rig) connect(ctx context.Context, p pair, port uint16) error {
 		return err
 	}
 	r.conns = append(r.conns, in)
-	if err := wakeAt(in, wakeBytes); err != nil {
+	raw, err := in.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		return err
+	}
+	if err := kvagent.WakeAt(raw, kvagent.WakeBytes); err != nil { // as an agent's receiver
 		return err
 	}
 	r.wg.Go(func() { send(out) })
@@ -128,19 +129,6 @@ func (r *rig) listener(ctx context.Context, at fabric.NodeID) (net.Listener, err
 	}
 	r.listeners[at] = l
 	return l, nil
-}
-
-// wakeAt has a reader woken when so many bytes are there, as an agent's is.
-func wakeAt(c net.Conn, bytes int) error {
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var serr error
-	err = raw.Control(func(fd uintptr) {
-		serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes)
-	})
-	return errors.Join(err, serr)
 }
 
 // send writes until the connection is closed.
