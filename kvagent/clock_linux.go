@@ -27,7 +27,7 @@ func monotonic() int64 {
 type kernelTimer struct {
 	f   *os.File
 	raw syscall.RawConn
-	in  mover
+	in  *mover
 }
 
 func newKernelTimer() (*kernelTimer, error) {

@@ -17,7 +17,7 @@ import (
 type dataConn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
-	in, out mover
+	in, out *mover
 	lowat   int64 // SO_RCVLOWAT as last set by wakeAt; 0: never set
 }
 
@@ -57,41 +57,37 @@ func (c *dataConn) Write(b []byte) (written int, err error) {
 // mover makes one kind of call on one descriptor. It is not for concurrent use.
 type mover struct {
 	ready func(func(fd uintptr) bool) error // runs a function when something can be moved, until that says true
-	try   func(fd uintptr) bool
-	s     *moving
-}
-
-// moving is what a mover's call works on.
-type moving struct {
+	try   func(fd uintptr) bool             // made once: a closure a call would be garbage
 	b     []byte
 	n     uintptr
 	errno unix.Errno
 }
 
-func newMover(ready func(func(fd uintptr) bool) error, call uintptr) mover {
-	s := &moving{}
-	return mover{ready: ready, s: s, try: func(fd uintptr) bool {
+func newMover(ready func(func(fd uintptr) bool) error, call uintptr) *mover {
+	m := &mover{ready: ready}
+	m.try = func(fd uintptr) bool {
 		for {
-			s.n, _, s.errno = unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(s.b))), uintptr(len(s.b)))
-			if s.errno != unix.EINTR {
-				return s.errno != unix.EAGAIN
+			m.n, _, m.errno = unix.RawSyscall(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(m.b))), uintptr(len(m.b)))
+			if m.errno != unix.EINTR {
+				return m.errno != unix.EAGAIN
 			}
 		}
-	}}
+	}
+	return m
 }
 
 // move makes the call as soon as it moves something.
 func (m *mover) move(b []byte) (int, error) {
-	m.s.b = b
+	m.b = b
 	err := m.ready(m.try)
-	m.s.b = nil
+	m.b = nil
 	switch {
 	case err != nil:
 		return 0, err
-	case m.s.errno != 0:
-		return 0, m.s.errno
+	case m.errno != 0:
+		return 0, m.errno
 	}
-	return int(m.s.n), nil
+	return int(m.n), nil
 }
 
 // wakeAt has the reader woken when so many bytes are there (SO_RCVLOWAT); until then what
