@@ -161,8 +161,15 @@ type Shape struct {
 	Rate scenarios.BitsPerSecond `json:"rate"`
 	// BurstBytes is what may leave back to back after an idle time.
 	BurstBytes int `json:"burst_bytes"`
-	// LimitBytes bounds the queue; with Classes, each class's queue.
+	// LimitBytes bounds the queue; with Classes, each class's queue; with FlowQueues,
+	// each flow's.
 	LimitBytes int `json:"limit_bytes"`
+	// FlowQueues is how many queues the port has for flows, each of which its addresses
+	// and ports lead to one; they are served in turn, QuantumBytes at a time (deficit
+	// round robin). 0: one queue, in order of arrival. With Classes, KV traffic and
+	// background have so many each.
+	FlowQueues   int `json:"flow_queues,omitempty"`
+	QuantumBytes int `json:"quantum_bytes,omitempty"`
 	// Delay, in this host's time, passes before a packet reaches the queue: the latency
 	// of the wire that brought it. Only ports that lead down to the hosts have any (see
 	// Plan.Latency).
@@ -194,6 +201,16 @@ type Path []Hop
 func (p *Plan) Lookup(name string) (NodeID, bool) {
 	id, ok := p.byName[name]
 	return id, ok
+}
+
+// Fair reports whether any port serves flows in turn.
+func (p *Plan) Fair() bool {
+	for i := range p.Links {
+		if p.Links[i].A.Shape.FlowQueues > 0 || p.Links[i].B.Shape.FlowQueues > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Peer returns the other end of a port's link.

@@ -244,6 +244,38 @@ func TestSegmentsAndBuffers(t *testing.T) {
 	assert.Equal(t, 62_500, p.Ports[tor][2].Shape.BurstBytes)
 }
 
+func TestFairSwitchesHaveQueuesForFlows(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		s        *scenarios.Scenario
+		buffer   scenarios.Bytes
+		segments int
+		limit    int
+	}{
+		{fabrictest.Paper64(), 0, 4, 65_536},
+		{fabrictest.Paper64(), 1_000_000, 4, 125_000},
+		{fabrictest.Paper64Background(), 400_000, 2, 65_536},
+	} {
+		fifo := mustPlan(t, tc.s, scale(400, 1))
+		assert.False(t, fifo.Fair())
+		tc.s.Topology.Buffers = scenarios.Buffers{Queueing: scenarios.QueueingFair, SwitchEmulated: tc.buffer, SegmentsPerBurst: tc.segments}
+		p := mustPlan(t, tc.s, scale(400, 1))
+		assert.True(t, p.Fair())
+		assert.NotEmpty(t, fifo.Diff(p), "a lab of one kind is not taken for the other")
+		for i := range p.Nodes {
+			for _, port := range p.Ports[i] {
+				if !p.Nodes[i].IsSwitch() {
+					assert.Zero(t, port.Shape.FlowQueues, "a host's own queue pushes back on its senders")
+					continue
+				}
+				assert.Equal(t, 256, port.Shape.FlowQueues)
+				assert.Equal(t, tc.segments*fabric.FrameBytes, port.Shape.QuantumBytes, "a turn is a burst")
+				assert.Equal(t, tc.limit, port.Shape.LimitBytes)
+			}
+		}
+	}
+}
+
 func TestClassesNeedBackgroundAndSeparation(t *testing.T) {
 	t.Parallel()
 	off := fabrictest.Paper64Background()

@@ -34,6 +34,12 @@ const (
 	fastLink scenarios.BitsPerSecond = 100_000_000
 	// maxSegments is what the largest segmentation-offload packet of 64 KiB holds.
 	maxSegments = 43
+	// flowQueues is how many queues a port with fair queueing has: of eight flows that
+	// meet, a tenth of the time any two share one. A power of two.
+	flowQueues = 256
+	// flowShare of a port's buffer is one flow's at most, as in switches whose ports
+	// share their memory, so that no flow is without.
+	flowShare = 8
 	// otherShare of a port's rate is reserved for traffic of neither class.
 	otherShare = 0.01
 	// maxBackgroundShare leaves KV traffic some rate whatever is asked for.
@@ -130,6 +136,10 @@ func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 		sh.LimitBytes = int(b.SwitchEmulated)
 		if sh.LimitBytes == 0 {
 			sh.LimitBytes = max(minSwitchQueue, bytesIn(sh.Rate, switchQueueTime))
+		}
+		if b.Queueing == scenarios.QueueingFair {
+			sh.FlowQueues, sh.QuantumBytes = flowQueues, segments*FrameBytes
+			sh.LimitBytes = max(minSwitchQueue, sh.LimitBytes/flowShare)
 		}
 		if p.Classes {
 			sh.split(backgroundShare(l.Tier, s.Background.Utilization))

@@ -65,6 +65,9 @@ func (p *Plan) nodeLines(n *Node) []string {
 		if port.GSOMaxSegs > 0 {
 			line += fmt.Sprintf(", gso_max_segs %d", port.GSOMaxSegs)
 		}
+		if s.FlowQueues > 0 {
+			line += fmt.Sprintf(" for each of %d queues of flows, served %d bytes in turn", s.FlowQueues, s.QuantumBytes)
+		}
 		if s.MarkBytes > 0 {
 			line += fmt.Sprintf(", marks from %d", s.MarkBytes)
 		}

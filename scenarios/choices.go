@@ -17,6 +17,9 @@ const (
 	OverlapChunk = "chunk"
 	OverlapLayer = "layer"
 
+	QueueingFIFO = "fifo"
+	QueueingFair = "fair"
+
 	CongestionDCTCP = "dctcp"
 
 	SeparationDSCP = "dscp"

@@ -61,6 +61,7 @@ func defaultTopology() Topology {
 			Tier0: 1 * time.Microsecond, Tier1: 3 * time.Microsecond,
 			Tier2: 8 * time.Microsecond, Tier3: 15 * time.Microsecond,
 		},
+		Buffers: Buffers{Queueing: QueueingFIFO},
 	}
 }
 

@@ -62,6 +62,7 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 		{"instance twice", "placement:\n  prefill: [0, 1]\n  decode: [1]", "s.yaml:3: placement.decode[0]: instance 1 is listed already, at placement.prefill[1]"},
 		{"both ways to place", "placement: {unit: rack, decode: [1]}", "placement: gives both unit or pattern and lists of instances"},
 		{"empty list", "placement: {prefill: [], decode: [1]}", "placement.prefill: must have 1..4096 items, got 0"},
+		{"marks of fair queues", "topology:\n  buffers: {queueing: fair}\ntransfer: {congestionControl: dctcp}", "s.yaml:2: topology.buffers.queueing: is fair, where queues do not mark"},
 		{"equal DSCP", "transfer: {dscp: 8}", "background.dscp: is 8 like transfer.dscp"},
 		{"rates that disagree", "topology:\n  oversubscription: {rack: 2}\n  linkRates: {rackUplink: 40Gbps}", "s.yaml:3: topology.linkRates.rackUplink: is 40Gbps, but topology.oversubscription.rack = 2 makes it 50Gbps (200Gbps of NICs over 2 links); drop one of the two"},
 		{"rates beyond oversubscription", "topology: {linkRates: {coreLink: 1Gbps}}", "topology.linkRates.coreLink: is 1Gbps, which makes the oversubscription 100 (400Gbps of NICs over 4 links); it must be 0.125..64"},

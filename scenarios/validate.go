@@ -64,6 +64,9 @@ func (s *Scenario) check(f *faults, derive bool) {
 	if f.clean("nodes", "runtime") && s.Nodes.Image != "" && s.Runtime != RuntimeDocker {
 		f.addf("nodes.image", "needs runtime: docker, got runtime: %s", s.Runtime)
 	}
+	if s.Topology.Buffers.Queueing == QueueingFair && s.Transfer.CongestionControl == CongestionDCTCP {
+		f.addf("topology.buffers.queueing", "is fair, where queues do not mark, and transfer.congestionControl dctcp lives on marks; take fifo, or cubic or reno")
+	}
 	if f.clean("transfer.dscp", "background.dscp") && s.Transfer.DSCP == s.Background.DSCP {
 		f.addf("background.dscp", "is %d like transfer.dscp, so the two kinds of traffic cannot be told apart; choose another", s.Background.DSCP)
 	}

@@ -23,7 +23,7 @@ type Probe struct {
 }
 
 // The probes. Shaping needs TBF; HTB and U32 are needed where background
-// traffic is counted apart, RED where queues mark. Netem and RED are tried as a
+// traffic is counted apart, RED where queues mark, FlowQueues where they serve flows in turn. Netem and RED are tried as a
 // port uses them: a shaper behind the delay, marks without drops.
 var (
 	ProbeRoot        = &Probe{Name: "root", Need: "CAP_SYS_ADMIN and CAP_NET_ADMIN", Required: true}
@@ -37,13 +37,14 @@ var (
 	ProbeRTOMin      = &Probe{Name: "rto-min", Need: "Linux 6.11"}
 	ProbeNetem       = &Probe{Name: "netem", Need: "CONFIG_NET_SCH_NETEM"}
 	ProbeRED         = &Probe{Name: "red", Need: "CONFIG_NET_SCH_RED"}
+	ProbeFlowQueues  = &Probe{Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF"}
 	ProbeDCTCP       = &Probe{Name: "dctcp", Need: "CONFIG_TCP_CONG_DCTCP"}
 )
 
 // Probes lists all probes, those that others depend on first.
 func Probes() []*Probe {
 	return []*Probe{
-		ProbeRoot, ProbeNetns, ProbeVeth, ProbeTBF, ProbeHTB, ProbeU32, ProbeHashPolicy3, ProbeHashSeed, ProbeRTOMin, ProbeNetem, ProbeRED, ProbeDCTCP,
+		ProbeRoot, ProbeNetns, ProbeVeth, ProbeTBF, ProbeHTB, ProbeU32, ProbeHashPolicy3, ProbeHashSeed, ProbeRTOMin, ProbeNetem, ProbeRED, ProbeFlowQueues, ProbeDCTCP,
 	}
 }
 
@@ -65,12 +66,12 @@ func (p *Probe) Check() error {
 
 // Supported reports what this kernel lacks of what a plan needs, joined; nil
 // when it can carry it. HTB and the u32 filter are needed only for plans with
-// classes, RED only for plans with marks; without netem a fabric has no latency
+// classes, RED only for plans with marks, queues of flows only for fair ones; without netem a fabric has no latency
 // (see Features.Latency).
 func Supported(plan *fabric.Plan) error {
 	var errs []error
 	for _, p := range Probes() {
-		if p.Required || plan.Classes && (p == ProbeHTB || p == ProbeU32) || plan.Marks() && p == ProbeRED {
+		if p.Required || plan.Classes && (p == ProbeHTB || p == ProbeU32) || plan.Marks() && p == ProbeRED || plan.Fair() && p == ProbeFlowQueues {
 			errs = append(errs, p.Check())
 		}
 	}

@@ -90,6 +90,10 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 		marking := probeShape
 		marking.MarkBytes = probeShape.LimitBytes / 2
 		addTBF(&b, loIndex, handleRoot, &marking, "lo")
+	case ProbeFlowQueues:
+		fair := probeShape
+		fair.FlowQueues, fair.QuantumBytes = 2, fabric.FrameBytes
+		addTBF(&b, loIndex, handleRoot, &fair, "lo")
 	case ProbeDCTCP:
 		return askCongestionControl("dctcp")
 	case ProbeHashPolicy3:

@@ -25,7 +25,11 @@ func (f *Fabric) Remarks() []string {
 	if f.Plan().Delayed() && !f.Features().Latency {
 		lack = ProbeNetem.Check()
 	}
-	return append([]string{latencyRemark(f.Plan(), lack)}, markRemarks(f.Plan())...)
+	remarks := append([]string{latencyRemark(f.Plan(), lack)}, markRemarks(f.Plan())...)
+	if f.Plan().Fair() {
+		remarks = append(remarks, "switch ports serve the flows that wait in them in turn (topology.buffers.queueing: fair), which real ones do not; sharing is fairer than TCP's own")
+	}
+	return remarks
 }
 
 // latencyRemark words the latency of a plan's links; lack is why this kernel cannot

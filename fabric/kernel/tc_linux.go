@@ -67,6 +67,9 @@ func addShaping(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, delayed bool) 
 	if delayed {
 		addDelay(b, index, p.Shape.Delay, p.Name)
 	}
+	if p.Shape.FlowQueues > 0 {
+		limitFlowQueues(b, index, &p.Shape, p.Name)
+	}
 	if p.Shape.Classes {
 		addHTB(b, plan, p, parent)
 		return
@@ -91,7 +94,10 @@ func addTBF(b *rtnl.Batch, index, parent uint32, s *fabric.Shape, name string) {
 		b.AttrU64(tcaTBFRate64, rate)
 	}
 	b.End()
-	if s.MarkBytes > 0 {
+	switch {
+	case s.FlowQueues > 0:
+		addFlowQueues(b, index, flowHandle, classLink, s, name)
+	case s.MarkBytes > 0:
 		addQueue(b, index, markHandle, classLink, s, name)
 	}
 }
@@ -126,7 +132,11 @@ func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, parent uint32) {
 	for _, c := range classesOf(plan, s) {
 		class := uint32(rootHandle) | c.minor
 		addClass(b, index, classLink, class, s, c.rate, c.prio, p.Name)
-		addQueue(b, index, c.minor<<16, class, s, p.Name)
+		if s.FlowQueues > 0 && c.minor != minorOther {
+			addFlowQueues(b, index, c.minor<<16, class, s, p.Name)
+		} else {
+			addQueue(b, index, c.minor<<16, class, s, p.Name)
+		}
 		if c.dscp >= 0 {
 			addDSCPFilter(b, index, class, c.dscp, p.Name)
 		}

@@ -14,7 +14,7 @@ import (
 // verifyShaping compares every port's qdisc, and with classes its classes,
 // their queues and filters, field by field.
 func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []string, err error) {
-	qdiscs, err := dumpQdiscs(ns.conn)
+	qdiscs, err := dumpQdiscs(ns.conn, true)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,7 @@ func (f *Fabric) verifyPort(ns *namespace, qdiscs portQdiscs, p *fabric.Port) (d
 	if p.Shape.Classes {
 		found, err = f.verifyHTB(ns, qdiscs, shaper, &p.Shape)
 	} else {
-		found = checkTBF(shaper.options, &p.Shape)
-		queue := qdiscs.at(classLink) // the shaper's own queue is in no list
-		if p.Shape.MarkBytes > 0 {
-			found = append(found, checkQueue(queue, &p.Shape)...)
-		} else if queue.kindOf() == "red" {
-			found = append(found, "marks, want a plain queue")
-		}
+		found, err = verifyTBF(ns, qdiscs, shaper, &p.Shape)
 	}
 	for _, d := range found {
 		diffs = append(diffs, kind+" "+d)
@@ -124,6 +118,24 @@ func checkDepth(what string, got uint32, bytes int, rate uint64) []string {
 	return []string{fmt.Sprintf("%s %.0f bytes, want %d", what, float64(got)*tickNanoseconds*float64(rate)/1e9, bytes)}
 }
 
+func verifyTBF(ns *namespace, qdiscs portQdiscs, tbf *qdisc, s *fabric.Shape) (diffs []string, err error) {
+	diffs = checkTBF(tbf.options, s)
+	queue := qdiscs.at(classLink)
+	switch {
+	case s.FlowQueues > 0:
+		var found []string
+		found, err = checkFlowQueues(ns, qdiscs, classLink, s)
+		diffs = append(diffs, found...)
+	case s.MarkBytes > 0:
+		diffs = append(diffs, checkQueue(queue, s)...)
+	case queue.kindOf() == "red":
+		diffs = append(diffs, "marks, want a plain queue")
+	case queue.kindOf() == "htb":
+		diffs = append(diffs, "serves flows in turn, want a plain queue")
+	}
+	return diffs, err
+}
+
 // checkTBF compares tc_tbf_qopt: rate, peak rate, limit, depth, mtu.
 func checkTBF(options []byte, s *fabric.Shape) (diffs []string) {
 	parms := rtnl.Find(options, tcaTBFParms)
@@ -159,7 +171,13 @@ func (f *Fabric) verifyHTB(ns *namespace, qdiscs portQdiscs, htb *qdisc, s *fabr
 	for _, c := range classesOf(f.plan, s) {
 		class := uint32(rootHandle) | c.minor
 		diffs = append(diffs, checkClass(classes, class, c.prio, s, c.rate)...)
-		for _, d := range checkQueue(qdiscs.at(class), s) {
+		found := checkQueue(qdiscs.at(class), s)
+		if s.FlowQueues > 0 && c.minor != minorOther {
+			if found, err = checkFlowQueues(ns, qdiscs, class, s); err != nil {
+				return nil, err
+			}
+		}
+		for _, d := range found {
 			diffs = append(diffs, fmt.Sprintf("class 1:%x %s", c.minor, d))
 		}
 		if c.dscp >= 0 && !hasFilter(filters, class, c.dscp) {

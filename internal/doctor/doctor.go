@@ -45,13 +45,14 @@ type Report struct {
 
 // without says what a lab does where an optional feature is missing.
 var without = map[string]string{
-	"htb":       "background traffic cannot be told from transfers: oracle.separation must be none",
-	"u32":       "background traffic cannot be told from transfers: oracle.separation must be none",
-	"hash-seed": "switches above the rack hash other fields instead; polarization is avoided less well",
-	"rto-min":   "the 5 ms retransmission floor comes from route metrics alone",
-	"netem":     "links have no latency of their own, and every run says so",
-	"red":       "transfer.congestionControl: dctcp is refused, since queues could not mark",
-	"dctcp":     "transfer.congestionControl: dctcp is refused",
+	"htb":         "background traffic cannot be told from transfers: oracle.separation must be none",
+	"u32":         "background traffic cannot be told from transfers: oracle.separation must be none",
+	"hash-seed":   "switches above the rack hash other fields instead; polarization is avoided less well",
+	"rto-min":     "the 5 ms retransmission floor comes from route metrics alone",
+	"netem":       "links have no latency of their own, and every run says so",
+	"red":         "transfer.congestionControl: dctcp is refused, since queues could not mark",
+	"flow-queues": "topology.buffers.queueing: fair is refused",
+	"dctcp":       "transfer.congestionControl: dctcp is refused",
 }
 
 // Examine tries everything. The engine is the one that containers would go to.

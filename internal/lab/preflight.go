@@ -71,6 +71,9 @@ func Preflight(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, opt O
 	if err := supported(p); err != nil {
 		return err
 	}
+	if err := queues(p); err != nil {
+		return err
+	}
 	if err := congestion(s, p); err != nil {
 		return err
 	}
@@ -100,6 +103,17 @@ func supported(p *fabric.Plan) error {
 		if err := probe.Check(); err != nil {
 			return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` tells all that is missing)", err)
 		}
+	}
+	return nil
+}
+
+// queues asks for what switch ports need to serve flows in turn.
+func queues(p *fabric.Plan) error {
+	if !p.Fair() {
+		return nil
+	}
+	if err := kernel.ProbeFlowQueues.Check(); err != nil {
+		return fmt.Errorf("topology.buffers.queueing: %s needs queues for flows: %w; take %s or load the modules", scenarios.QueueingFair, err, scenarios.QueueingFIFO)
 	}
 	return nil
 }

@@ -292,12 +292,18 @@ func summary(t *testing.T, dir string) results.Summary {
 // records reads the packet world's rows of a run folder's requests.jsonl.
 func records(t *testing.T, dir string) []results.Record {
 	t.Helper()
+	return recordsOf(t, dir, results.WorldPacket)
+}
+
+// recordsOf reads a world's rows of a run folder's requests.jsonl.
+func recordsOf(t *testing.T, dir, world string) []results.Record {
+	t.Helper()
 	f, err := os.Open(filepath.Join(dir, results.RequestsFile))
 	require.NoError(t, err)
 	defer func() { _ = f.Close() }()
 	rows, err := results.ReadRecords(f, f.Name())
 	require.NoError(t, err)
-	return slices.DeleteFunc(rows, func(r results.Record) bool { return r.World != results.WorldPacket })
+	return slices.DeleteFunc(rows, func(r results.Record) bool { return r.World != world })
 }
 
 // names lists the entries of a folder; none when it does not exist.

@@ -27,7 +27,7 @@ topology:
   aggsPerPod: 2
   coresPerAgg: 2
   oversubscription: {rack: 2, pod: 4}
-  buffers: {switchEmulated: 1MB}
+  buffers: {switchEmulated: 1MB, queueing: %s}
 workload:
   kind: flows
   flows: {file: flows.jsonl}
@@ -36,42 +36,70 @@ scale: {rate: 1000}
 `
 
 // TestPacketsMeetTheFluidModelAtTheMedian replays the max-min reference cases, paths as
-// given, and compares each completion time with the fluid one. TCP is no fluid: the
-// spread is printed, and only the median is held to, where the load is tiny or light. Under
-// moderate and heavy load it is not met: docs/fidelity.md has what they gave.
+// given, and compares each completion time with that of the flow world, which carries
+// frames over the same links (a longer transfer is also one that meets more others, so
+// framing is no factor on completion times). Where ports serve flows in turn, max-min
+// shares are what packets should get, at any load. Where they queue in order of arrival,
+// TCP shares as TCP does: the spread is printed, and the median held to only at the
+// loads where it holds (docs/fidelity.md has the others).
 func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
-	cases := []string{"tiny"}
-	if os.Getenv("NETKVLAB_LONG") != "" { // six minutes more
-		cases = append(cases, "light", "moderate", "heavy")
-	}
-	for _, name := range cases {
-		for _, cc := range []string{"cubic", "reno"} {
-			t.Run(name+" "+cc, func(t *testing.T) {
-				lab := "e2e-maxmin-" + name
-				absent(t, lab)
-				dir := t.TempDir()
-				fct := reference(t, name, filepath.Join(dir, "flows.jsonl"))
-				file := filepath.Join(dir, "maxmin.yaml")
-				require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, tree, lab, cc), 0o600))
-				out := filepath.Join(dir, "run")
-				mustRun(t, "up", file, "--worlds", "packet", "--out", out)
-				rows := records(t, out)
-				require.Len(t, rows, len(fct))
-				ratios := make([]float64, len(rows))
-				for i, r := range rows {
-					require.Equal(t, results.Completed, r.Status, r.Reason)
-					ratios[i] = r.TransferMS / 1000 / (fct[i] * frameShare)
-				}
-				slices.Sort(ratios)
-				at := func(q int) float64 { return results.Percentile(ratios, float64(q)) }
-				f := summary(t, out).Fidelity
-				t.Logf("packet / fluid of %d flows: median %.3f; 1 %% %.3f, 10 %% %.3f, 90 %% %.3f, 99 %% %.3f; %s %v",
-					len(ratios), at(50), at(1), at(10), at(90), at(99), f.Verdict, f.Reasons)
-				if name == "tiny" || name == "light" {
-					assert.InDelta(t, 1, at(50), 0.03)
-				}
-			})
+	long := os.Getenv("NETKVLAB_LONG") != "" // some minutes more
+	for _, tc := range []struct {
+		name, queueing, congestion string
+		held, always               bool
+	}{
+		{"tiny", "fifo", "cubic", true, true},
+		{"tiny", "fifo", "reno", true, true},
+		{"light", "fifo", "cubic", true, false},
+		{"light", "fifo", "reno", true, false},
+		{"moderate", "fifo", "cubic", false, false},
+		{"moderate", "fifo", "reno", false, false},
+		{"heavy", "fifo", "cubic", false, false},
+		{"heavy", "fifo", "reno", false, false},
+		{"tiny", "fair", "cubic", true, true},
+		{"tiny", "fair", "reno", true, true},
+		{"light", "fair", "cubic", true, true},
+		{"light", "fair", "reno", true, true},
+		{"moderate", "fair", "cubic", true, false},
+		{"moderate", "fair", "reno", true, false},
+		{"heavy", "fair", "cubic", true, true},
+		{"heavy", "fair", "reno", true, true},
+	} {
+		if !tc.always && !long {
+			continue
 		}
+		t.Run(tc.name+" "+tc.queueing+" "+tc.congestion, func(t *testing.T) {
+			lab := "e2e-maxmin-" + tc.name
+			absent(t, lab)
+			dir := t.TempDir()
+			fct := reference(t, tc.name, filepath.Join(dir, "flows.jsonl"))
+			file := filepath.Join(dir, "maxmin.yaml")
+			require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, tree, lab, tc.queueing, tc.congestion), 0o600))
+			out := filepath.Join(dir, "run")
+			mustRun(t, "up", file, "--worlds", "packet,flow", "--out", out)
+			packet, fluid := recordsOf(t, out, results.WorldPacket), recordsOf(t, out, results.WorldFlow)
+			require.Len(t, packet, len(fct))
+			require.Len(t, fluid, len(fct))
+			ratios, stretch := make([]float64, len(fct)), make([]float64, len(fct))
+			for i, r := range packet {
+				require.Equal(t, results.Completed, r.Status, r.Reason)
+				require.Equal(t, r.ID, fluid[i].ID)
+				ratios[i] = r.TransferMS / fluid[i].TransferMS
+				stretch[i] = fluid[i].TransferMS / 1000 / fct[i]
+			}
+			slices.Sort(ratios)
+			slices.Sort(stretch)
+			at := func(q int) float64 { return results.Percentile(ratios, float64(q)) }
+			f := summary(t, out).Fidelity
+			t.Logf("packet / fluid of %d flows: median %.3f; 1 %% %.3f, 10 %% %.3f, 90 %% %.3f, 99 %% %.3f; %s %v",
+				len(ratios), at(50), at(1), at(10), at(90), at(99), f.Verdict, f.Reasons)
+			// Frames are 4.6 % longer than payload and make every flow late by that at least
+			// and, through those it meets, by little more.
+			assert.InDelta(t, frameShare, results.Percentile(stretch, 50), 0.04, "the flow world against the reference")
+			if tc.held {
+				assert.InDelta(t, 1, at(50), 0.03)
+			}
+		})
 	}
 }
 

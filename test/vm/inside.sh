@@ -15,19 +15,19 @@ echo "== doctor: names the missing hash seed"
 netkvlab doctor >doctor.txt
 cat doctor.txt
 grep -qi 'seed' doctor.txt || fail "doctor says nothing of the hash seed"
-for feature in netem red dctcp; do
+for feature in netem red flow-queues dctcp; do
   has "^$feature  *works" doctor.txt
 done
 
 echo "== kernel: latency, marks, and queues as long as planned"
-NETKVLAB_MUST=netem,red,dctcp ./kernel.test -test.v -test.timeout 200s \
-  -test.run '^Test(EveryProbeSettles|ARoundTripTakesTwiceItsTiersLatency|ALoneTransferOverAWireTakesItsLatencyMore|AQueueBehindADelayIsAsLongAsPlanned|ALabSaysWhetherItHasLatency|TwoDCTCPFlowsKeepTheQueueAtItsThreshold|VerifyKnowsMarks)$' >kernel.txt 2>&1
+NETKVLAB_MUST=netem,red,flow-queues,dctcp ./kernel.test -test.v -test.timeout 200s \
+  -test.run '^Test(EveryProbeSettles|ARoundTripTakesTwiceItsTiersLatency|ALoneTransferOverAWireTakesItsLatencyMore|AQueueBehindADelayIsAsLongAsPlanned|ALabSaysWhetherItHasLatency|TwoDCTCPFlowsKeepTheQueueAtItsThreshold|VerifyKnowsMarks|VerifyKnowsQueuesOfFlows)$' >kernel.txt 2>&1
 failed=$?
 grep -v -e '^=== ' kernel.txt
 [ $failed -eq 0 ] || fail "kernel tests"
 grep -q -e '^--- SKIP' kernel.txt && fail "a kernel test was skipped"
 passed=$(grep -c '^--- PASS' kernel.txt)
-[ "$passed" -eq 7 ] || fail "7 kernel tests were to pass, $passed did"
+[ "$passed" -eq 8 ] || fail "8 kernel tests were to pass, $passed did"
 
 host >before.txt
 echo "== up -d, run, down"
