@@ -255,6 +255,7 @@ func TestFairSwitchesHaveQueuesForFlows(t *testing.T) {
 		{fabrictest.Paper64(), 0, 4, 65_536},
 		{fabrictest.Paper64(), 1_000_000, 4, 125_000},
 		{fabrictest.Paper64Background(), 400_000, 2, 65_536},
+		{fabrictest.Paper64(), 16_384, 4, 16_384},
 	} {
 		fifo := mustPlan(t, tc.s, scale(400, 1))
 		assert.False(t, fifo.Fair())

@@ -37,8 +37,8 @@ const (
 	// flowQueues is how many queues a port with fair queueing has: of eight flows that
 	// meet, a tenth of the time any two share one. A power of two.
 	flowQueues = 256
-	// flowShare of a port's buffer is one flow's at most, as in switches whose ports
-	// share their memory, so that no flow is without.
+	// flowShare of a deep buffer is one flow's at most, so that the flows that usually
+	// meet fit it together; shallow ones are each flow's own.
 	flowShare = 8
 	// otherShare of a port's rate is reserved for traffic of neither class.
 	otherShare = 0.01
@@ -139,7 +139,7 @@ func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 		}
 		if b.Queueing == scenarios.QueueingFair {
 			sh.FlowQueues, sh.QuantumBytes = flowQueues, segments*FrameBytes
-			sh.LimitBytes = max(minSwitchQueue, sh.LimitBytes/flowShare)
+			sh.LimitBytes = min(sh.LimitBytes, max(minSwitchQueue, sh.LimitBytes/flowShare))
 		}
 		if p.Classes {
 			sh.split(backgroundShare(l.Tier, s.Background.Utilization))

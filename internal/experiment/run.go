@@ -16,6 +16,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/nodes"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -71,7 +72,26 @@ type run struct {
 // Several labs of the same scenario run its trials side by side. The folder is the same
 // as one lab's, in the same order; the evidence is that of all.
 func Run(ctx context.Context, labs []*lab.Lab, opt Options) (*Outcome, error) {
-	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: fidelity.NewHost(os.DirFS("/proc"))})
+	host := fidelity.NewHost(os.DirFS("/proc"))
+	host.Own = func() time.Duration { return used(labs) }
+	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: host})
+}
+
+// used is the CPU time of this program and of the labs' agents. Those that have ended
+// meanwhile no longer count, which makes others of them.
+func used(labs []*lab.Lab) (sum time.Duration) {
+	pids := []int{os.Getpid()}
+	for _, l := range labs {
+		for _, a := range l.Agents {
+			pids = append(pids, a.PID)
+		}
+	}
+	for _, pid := range pids {
+		if u, err := nodes.UsageOf(pid); err == nil {
+			sum += u.CPU
+		}
+	}
+	return sum
 }
 
 // Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.

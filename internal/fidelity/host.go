@@ -22,6 +22,9 @@ type HostLoad struct {
 	// Idle, SoftIRQ and Steal are shares of all CPUs' time. Idle is exact, the others
 	// are tick samples.
 	Idle, SoftIRQ, Steal float64
+	// Others is the share that processes other than the run's own took; 0 where nobody
+	// tells what the run took (Host.Own).
+	Others float64
 	// SoftnetDrops are packets that a CPU's backlog had no room for.
 	SoftnetDrops int64
 	Err          error
@@ -31,12 +34,17 @@ type HostLoad struct {
 // that was sampled between them.
 type Host struct {
 	proc fs.FS
+	// Own tells what the run's processes have used of the CPUs since they began; nil where
+	// nobody knows. It is asked when sampling starts and stops.
+	Own func() time.Duration
 
 	mu      sync.Mutex
 	load    HostLoad
 	ticks   cpuTicks // summed over what was sampled
 	wall    float64  // ticks that all CPUs had in that time
 	softnet int64
+	own     time.Duration // summed over what was sampled, and
+	ownAt   time.Duration // when it began
 
 	quit, done chan struct{}
 }
@@ -46,6 +54,7 @@ func NewHost(proc fs.FS) *Host { return &Host{proc: proc} }
 
 // Start begins sampling.
 func (h *Host) Start() {
+	h.ownAt = h.used()
 	h.quit, h.done = make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(h.done)
@@ -61,6 +70,16 @@ func (h *Host) Start() {
 func (h *Host) Stop() {
 	close(h.quit)
 	<-h.done
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.own += h.used() - h.ownAt
+}
+
+func (h *Host) used() time.Duration {
+	if h.Own == nil {
+		return 0
+	}
+	return h.Own()
 }
 
 // Load is what was sampled so far.
@@ -70,6 +89,9 @@ func (h *Host) Load() HostLoad {
 	l := h.load
 	if h.wall > 0 {
 		l.Idle, l.SoftIRQ, l.Steal = float64(h.ticks.idle)/h.wall, float64(h.ticks.softirq)/h.wall, float64(h.ticks.steal)/h.wall
+		if h.Own != nil {
+			l.Others = max(0, float64(h.ticks.processes)-h.own.Seconds()*ticksPerSecond) / h.wall
+		}
 	}
 	l.SoftnetDrops = h.softnet
 	return l
@@ -135,14 +157,14 @@ func (h *Host) note(d cpuTicks, took time.Duration, drops int64, window bool) {
 const ticksPerSecond = 100
 
 // cpuTicks are sums over all CPUs.
-type cpuTicks struct{ idle, softirq, steal int64 }
+type cpuTicks struct{ processes, idle, softirq, steal int64 }
 
 func (t cpuTicks) plus(u cpuTicks) cpuTicks {
-	return cpuTicks{t.idle + u.idle, t.softirq + u.softirq, t.steal + u.steal}
+	return cpuTicks{t.processes + u.processes, t.idle + u.idle, t.softirq + u.softirq, t.steal + u.steal}
 }
 
 func (t cpuTicks) minus(u cpuTicks) cpuTicks {
-	return cpuTicks{t.idle - u.idle, t.softirq - u.softirq, t.steal - u.steal}
+	return cpuTicks{t.processes - u.processes, t.idle - u.idle, t.softirq - u.softirq, t.steal - u.steal}
 }
 
 // readTicks reads the first line of stat: user nice system idle iowait irq softirq steal.
@@ -162,6 +184,8 @@ func readTicks(proc fs.FS) (t cpuTicks, err error) {
 			return t, fmt.Errorf("read CPU times: %w", err)
 		}
 		switch i {
+		case 0, 1, 2:
+			t.processes += n
 		case 3, 4: // waiting for a disk is idle
 			t.idle += n
 		case 6:

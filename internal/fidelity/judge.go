@@ -15,6 +15,8 @@ const (
 	busyIdle = 0.10
 	// Shares of overloaded windows.
 	busyDegraded, busyInvalid = 0.02, 0.20
+	// othersNoted is the share of CPU time from which other processes are named as the cause.
+	othersNoted = 0.10
 	// stealDegraded is the share of CPU time that a hypervisor took.
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
@@ -43,8 +45,6 @@ type Evidence struct {
 	// Faults are sentences about what makes the records wrong: bytes that do not add
 	// up, agents that were lost, a fabric that is not what was planned.
 	Faults []string
-	// Doubts are sentences about what may have changed the figures.
-	Doubts []string
 	// Host is the load while trials ran.
 	Host HostLoad
 	// StoodStill is the longest time that the controller itself did not run.
@@ -131,9 +131,6 @@ func Judge(e *Evidence) results.Fidelity {
 	for _, f := range e.Faults {
 		j.invalid("%s", f)
 	}
-	for _, d := range e.Doubts {
-		j.degraded("%s", d)
-	}
 	if e.Interrupted {
 		j.degraded("the run was cut short: the requests that ended are not a sample of all")
 	}
@@ -159,8 +156,12 @@ func (j *judge) host(e *Evidence) {
 		if share > busyInvalid {
 			what = "overloaded"
 		}
-		j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; raise scale.rate",
-			what, 100*busyIdle, 100*share, h.Windows, Window)
+		advice := "raise scale.rate"
+		if h.Others > othersNoted {
+			advice = fmt.Sprintf("processes other than this run took %.0f%% of the CPU time: stop them, or raise scale.rate", 100*h.Others)
+		}
+		j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
+			what, 100*busyIdle, 100*share, h.Windows, Window, advice)
 	}
 	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
 	if h.SoftnetDrops > 0 {
@@ -235,7 +236,7 @@ func figures(e *Evidence) *results.FidelityFigures {
 	t := &e.Transport
 	return &results.FidelityFigures{
 		Windows: e.Host.Windows, BusyWindows: e.Host.Busy,
-		IdlePct: 100 * e.Host.Idle, SoftIRQPct: 100 * e.Host.SoftIRQ, StealPct: 100 * e.Host.Steal,
+		IdlePct: 100 * e.Host.Idle, SoftIRQPct: 100 * e.Host.SoftIRQ, StealPct: 100 * e.Host.Steal, OthersPct: 100 * e.Host.Others,
 		TimerLateMS: results.MS(e.TimerLate), Retransmits: t.Retransmits, QueueDrops: t.QueueDrops,
 		UnexplainedLossPct: 100 * t.unexplained(), BufferLimitedPct: 100 * t.limited(),
 		RateExcessPct: 100 * e.Ports.Excess, ServedPct: 100 * e.Ports.Served, StrayBytesPct: 100 * e.Ports.Stray, Calibration: e.Calibration, Oracle: oracle(e),

@@ -31,11 +31,12 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 	}{
 		{"nothing wrong", results.VerdictGood, "", func(*Evidence) {}},
 		{"bytes that do not add up", results.VerdictInvalid, "d0 counted 5", func(e *Evidence) { e.Faults = []string{"d0 counted 5"} }},
-		{"a doubt", results.VerdictDegraded, "hm", func(e *Evidence) { e.Doubts = []string{"hm"} }},
 		{"cut short", results.VerdictDegraded, "cut short", func(e *Evidence) { e.Interrupted = true }},
 		{"path table at its end", results.VerdictInvalid, "no source port left", func(e *Evidence) { e.PortFailures = 1 }},
 		{"CPU unwatched", results.VerdictDegraded, "could not be watched: no file", func(e *Evidence) { e.Host.Err = errors.New("no file") }},
 		{"CPU short", results.VerdictDegraded, "short of CPU: under 10% idle in 2.5% of 200 windows of 250ms; raise scale.rate", func(e *Evidence) { e.Host.Busy = 5 }},
+		{"CPU taken", results.VerdictDegraded, "of 200 windows of 250ms; processes other than this run took 40% of the CPU time: stop them, or raise scale.rate", func(e *Evidence) { e.Host.Busy, e.Host.Others = 5, 0.4 }},
+		{"others, and enough for all", results.VerdictGood, "", func(e *Evidence) { e.Host.Others = 0.4 }},
 		{"CPU gone", results.VerdictInvalid, "overloaded: under 10% idle in 20.5%", func(e *Evidence) { e.Host.Busy = 41 }},
 		{"steal", results.VerdictDegraded, "hypervisor took 3.0%", func(e *Evidence) { e.Host.Steal = 0.03 }},
 		{"backlog drops", results.VerdictDegraded, "dropped 7 packets between the emulated ports", func(e *Evidence) { e.Host.SoftnetDrops = 7 }},

@@ -12,7 +12,6 @@ import (
 // and Interrupted are the whole run's and are left alone.
 func (e *Evidence) Merge(o *Evidence) {
 	e.Faults = append(e.Faults, o.Faults...)
-	e.Doubts = append(e.Doubts, o.Doubts...)
 	e.StoodStill = max(e.StoodStill, o.StoodStill)
 	if o.TimerLate > e.TimerLate {
 		e.TimerLate, e.TimerLateOf = o.TimerLate, o.TimerLateOf

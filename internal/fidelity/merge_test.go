@@ -21,7 +21,7 @@ func TestEvidenceOfFabricsSideBySideAddsUp(t *testing.T) {
 		},
 	}
 	b := Evidence{
-		Faults: []string{"two"}, Doubts: []string{"three"}, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 2,
+		Faults: []string{"two"}, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 2,
 		Transport: Transport{Segments: 30, Retransmits: 2, QueueDrops: 3, SegmentsPerPacket: 4, Busy: 6, Limited: 2},
 		Ports:     Ports{Excess: 0.05, ExcessAt: "z", Served: 0.8, ServedAt: "v", Stray: 0.3, StrayAt: "w", StrayGot: 5, StrayWant: 9},
 		Calibration: &results.Calibration{
@@ -31,7 +31,7 @@ func TestEvidenceOfFabricsSideBySideAddsUp(t *testing.T) {
 	}
 	a.Merge(&b)
 	assert.Equal(t, Evidence{
-		Faults: []string{"one", "two"}, Doubts: []string{"three"}, StoodStill: time.Second, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 3,
+		Faults: []string{"one", "two"}, StoodStill: time.Second, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 3,
 		Transport: Transport{Segments: 40, Retransmits: 3, QueueDrops: 4, SegmentsPerPacket: 4, Busy: 10, Limited: 3},
 		Ports:     Ports{Excess: 0.1, ExcessAt: "x", Served: 0.8, ServedAt: "v", Stray: 0.3, StrayAt: "w", StrayGot: 5, StrayWant: 9},
 		Calibration: &results.Calibration{

@@ -96,6 +96,9 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 	infos := make([]Info, 0, len(names))
 	for _, n := range names {
 		i, err := Look(ctx, n, opt)
+		if errors.Is(err, ErrNotUp) {
+			continue // it has been removed since it was named
+		}
 		if err != nil {
 			return nil, err
 		}

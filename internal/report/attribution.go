@@ -165,7 +165,7 @@ func transport(b *bytes.Buffer, a *results.Attribution, o Options) {
 		text := fmt.Sprintf("alone against ideal: %.2f %% off at the median, %.2f %% at the 99th percentile: %s %g %% and %g %%",
 			c.P50Pct, c.P99Pct, verdict, c.LimitP50Pct, c.LimitP99Pct)
 		if c.Streams > 1 {
-			text += fmt.Sprintf(" (a transfer of %d streams still competes with itself; transfer.streams=1 leaves the emulation alone)", c.Streams)
+			text += fmt.Sprintf(" (a transfer of %d streams still competes with itself, so the verdict goes by the median; transfer.streams=1 leaves the emulation alone)", c.Streams)
 		}
 		wrap(b, text, "  ", o.width())
 	}

@@ -90,6 +90,8 @@ type FidelityFigures struct {
 	IdlePct     float64 `json:"idle_pct"`
 	SoftIRQPct  float64 `json:"softirq_pct"`
 	StealPct    float64 `json:"steal_pct"`
+	// OthersPct of the CPUs' time went to processes that are not the run's.
+	OthersPct   float64 `json:"others_pct"`
 	TimerLateMS float64 `json:"timer_late_ms"` // the worst of any agent
 	Retransmits int64   `json:"retransmits"`   // segments
 	QueueDrops  int64   `json:"queue_drops"`   // packets, each of several segments

@@ -48,7 +48,11 @@ func Changes(s *scenarios.Scenario, p *fabric.Plan, payload float64) ([]results.
 	}
 	add(fmt.Sprintf("in flight on a tier %d path", tier), "packets",
 		one.narrowest*2*paper.Seconds()/frameBytes, scaled.narrowest*2*emulated.Seconds()/frameBytes)
-	add("its narrowest switch queue", "packets", one.queue/frameBytes, scaled.queue/frameBytes)
+	queue := "its narrowest switch queue"
+	if p.Fair() {
+		queue = "a flow's queue at its narrowest switch port"
+	}
+	add(queue, "packets", one.queue/frameBytes, scaled.queue/frameBytes)
 	add("that queue's delay when full", "ms", 1e3*one.queue/one.narrowest, 1e3*scaled.queue/scaled.narrowest/p.Scale.Time)
 	add("latency of an idle path", "ms", 1e3*(paper.Seconds()+one.serialize), 1e3*(emulated.Seconds()+scaled.serialize)/p.Scale.Time)
 	return out, nil

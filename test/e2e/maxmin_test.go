@@ -56,10 +56,10 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 		{"moderate", "fifo", "reno", false, false},
 		{"heavy", "fifo", "cubic", false, false},
 		{"heavy", "fifo", "reno", false, false},
-		{"tiny", "fair", "cubic", true, true},
-		{"tiny", "fair", "reno", true, true},
-		{"light", "fair", "cubic", true, true},
-		{"light", "fair", "reno", true, true},
+		{"tiny", "fair", "cubic", true, false},
+		{"tiny", "fair", "reno", true, false},
+		{"light", "fair", "cubic", true, false},
+		{"light", "fair", "reno", true, false},
 		{"moderate", "fair", "cubic", true, false},
 		{"moderate", "fair", "reno", true, false},
 		{"heavy", "fair", "cubic", true, true},
@@ -69,7 +69,10 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 			continue
 		}
 		t.Run(tc.name+" "+tc.queueing+" "+tc.congestion, func(t *testing.T) {
-			lab := "e2e-maxmin-" + tc.name
+			if !long {
+				t.Parallel() // the host carries four of these; figures for the page are taken one by one
+			}
+			lab := "e2e-maxmin-" + tc.name + "-" + tc.queueing + "-" + tc.congestion
 			absent(t, lab)
 			dir := t.TempDir()
 			fct := reference(t, tc.name, filepath.Join(dir, "flows.jsonl"))
