@@ -76,6 +76,7 @@ type Plan struct {
 	Background []NodeID `json:"background"`
 
 	dims       dims
+	flowQueues int           // of each switch port's Shape
 	nvlinkRate BitsPerSecond // the paper's
 	byName     map[string]NodeID
 }
@@ -203,14 +204,21 @@ func (p *Plan) Lookup(name string) (NodeID, bool) {
 	return id, ok
 }
 
-// Fair reports whether any port serves flows in turn.
-func (p *Plan) Fair() bool {
+// Fair reports whether switch ports serve flows in turn.
+func (p *Plan) Fair() bool { return p.FlowQueues() > 0 }
+
+// FlowQueues counts the queues for flows of all ports.
+func (p *Plan) FlowQueues() (sum int) {
 	for i := range p.Links {
-		if p.Links[i].A.Shape.FlowQueues > 0 || p.Links[i].B.Shape.FlowQueues > 0 {
-			return true
+		for _, s := range []*Shape{&p.Links[i].A.Shape, &p.Links[i].B.Shape} {
+			if s.Classes {
+				sum += 2 * s.FlowQueues
+			} else {
+				sum += s.FlowQueues
+			}
 		}
 	}
-	return false
+	return sum
 }
 
 // Peer returns the other end of a port's link.

@@ -246,16 +246,22 @@ func TestSegmentsAndBuffers(t *testing.T) {
 
 func TestFairSwitchesHaveQueuesForFlows(t *testing.T) {
 	t.Parallel()
+	pods := func(s *scenarios.Scenario, n int) *scenarios.Scenario {
+		s.Topology.Pods = n
+		return s
+	}
 	for _, tc := range []struct {
 		s        *scenarios.Scenario
 		buffer   scenarios.Bytes
 		segments int
 		limit    int
+		queues   int // 20 switch ports a pod, and what background adds
 	}{
-		{fabrictest.Paper64(), 0, 4, 65_536},
-		{fabrictest.Paper64(), 1_000_000, 4, 125_000},
-		{fabrictest.Paper64Background(), 400_000, 2, 65_536},
-		{fabrictest.Paper64(), 16_384, 4, 16_384},
+		{pods(fabrictest.Paper64(), 2), 0, 4, 65_536, 256},
+		{fabrictest.Paper64(), 1_000_000, 4, 125_000, 128},
+		{fabrictest.Paper64(), 16_384, 4, 16_384, 128},
+		{fabrictest.Paper64Background(), 400_000, 2, 65_536, 32},
+		{pods(fabrictest.Paper64(), 64), 0, 4, 65_536, 16},
 	} {
 		fifo := mustPlan(t, tc.s, scale(400, 1))
 		assert.False(t, fifo.Fair())
@@ -263,18 +269,28 @@ func TestFairSwitchesHaveQueuesForFlows(t *testing.T) {
 		p := mustPlan(t, tc.s, scale(400, 1))
 		assert.True(t, p.Fair())
 		assert.NotEmpty(t, fifo.Diff(p), "a lab of one kind is not taken for the other")
+		sum := 0
 		for i := range p.Nodes {
 			for _, port := range p.Ports[i] {
 				if !p.Nodes[i].IsSwitch() {
-					assert.Zero(t, port.Shape.FlowQueues, "a host's own queue pushes back on its senders")
+					require.Zero(t, port.Shape.FlowQueues, "a host's own queue pushes back on its senders")
 					continue
 				}
-				assert.Equal(t, 256, port.Shape.FlowQueues)
-				assert.Equal(t, tc.segments*fabric.FrameBytes, port.Shape.QuantumBytes, "a turn is a burst")
-				assert.Equal(t, tc.limit, port.Shape.LimitBytes)
+				require.Equal(t, tc.queues, port.Shape.FlowQueues)
+				require.Equal(t, tc.segments*fabric.FrameBytes, port.Shape.QuantumBytes, "a turn is a burst")
+				require.Equal(t, tc.limit, port.Shape.LimitBytes)
+				sum += tc.queues
 			}
 		}
+		if p.Classes {
+			sum *= 2
+		}
+		assert.Equal(t, sum, p.FlowQueues())
 	}
+	huge := pods(fabrictest.Paper64Background(), 64)
+	huge.Topology.Buffers.Queueing = scenarios.QueueingFair
+	_, err := fabric.New(huge, scale(400, 1))
+	assert.ErrorContains(t, err, "topology.buffers.queueing: fair takes")
 }
 
 func TestClassesNeedBackgroundAndSeparation(t *testing.T) {

@@ -34,9 +34,17 @@ const (
 	fastLink scenarios.BitsPerSecond = 100_000_000
 	// maxSegments is what the largest segmentation-offload packet of 64 KiB holds.
 	maxSegments = 43
-	// flowQueues is how many queues a port with fair queueing has: of eight flows that
-	// meet, a tenth of the time any two share one. A power of two.
-	flowQueues = 256
+	// mostFlowQueues is what a port with fair queueing has in a small fabric: any two of
+	// eight flows that meet there share one a tenth of the time.
+	mostFlowQueues = 256
+	// leastFlowQueues still keep the median of completion times within a per cent of the
+	// fluid's (measured), but not single ones.
+	leastFlowQueues = 16
+	// allFlowQueues is about how many a whole fabric has: the kernel compares each new one
+	// with all that the host has, which for so many takes half a second.
+	allFlowQueues = 10_500
+	// tooManyFlowQueues would take four seconds, and as long to go away.
+	tooManyFlowQueues = 28_000
 	// flowShare of a deep buffer is one flow's at most, so that the flows that usually
 	// meet fit it together; shallow ones are each flow's own.
 	flowShare = 8
@@ -100,6 +108,11 @@ func (p *Plan) shapePorts(s *scenarios.Scenario) error {
 	if segments == 0 {
 		segments = Segments(p.narrowest())
 	}
+	if b.Queueing == scenarios.QueueingFair {
+		if err := p.spreadFlows(); err != nil {
+			return err
+		}
+	}
 	for i := range p.Links {
 		l := &p.Links[i]
 		segs := segments
@@ -129,6 +142,31 @@ func nvSegments(rate scenarios.BitsPerSecond, atLeast int) int {
 	return min(max(bytesIn(rate, burstTime/2)/FrameBytes, atLeast), maxSegments)
 }
 
+// spreadFlows decides how many queues each switch port has for flows: as many as the
+// host can be asked for, a power of two.
+func (p *Plan) spreadFlows() error {
+	sets := 0 // of queues: one a switch port, or one a class of traffic
+	for i := range p.Links {
+		for _, port := range []*Port{&p.Links[i].A, &p.Links[i].B} {
+			if p.Nodes[port.Node].IsSwitch() {
+				sets++
+			}
+		}
+	}
+	if p.Classes {
+		sets *= 2
+	}
+	if sets*leastFlowQueues > tooManyFlowQueues {
+		return fmt.Errorf("topology.buffers.queueing: fair takes %d queues for flows on %d switch ports, at most %d: make the topology smaller, or take fifo",
+			sets*leastFlowQueues, sets, tooManyFlowQueues)
+	}
+	p.flowQueues = mostFlowQueues
+	for p.flowQueues > leastFlowQueues && sets*p.flowQueues > allFlowQueues {
+		p.flowQueues /= 2
+	}
+	return nil
+}
+
 func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 	b := &s.Topology.Buffers
 	sh := Shape{Rate: l.RateEmulated, BurstBytes: BurstBytes(l.RateEmulated, segments)}
@@ -138,7 +176,7 @@ func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 			sh.LimitBytes = max(minSwitchQueue, bytesIn(sh.Rate, switchQueueTime))
 		}
 		if b.Queueing == scenarios.QueueingFair {
-			sh.FlowQueues, sh.QuantumBytes = flowQueues, segments*FrameBytes
+			sh.FlowQueues, sh.QuantumBytes = p.flowQueues, segments*FrameBytes
 			sh.LimitBytes = min(sh.LimitBytes, max(minSwitchQueue, sh.LimitBytes/flowShare))
 		}
 		if p.Classes {

@@ -123,7 +123,7 @@ type TierLatency struct {
 // Buffers bound the queues of the emulated ports. They are emulated sizes:
 // packets do not shrink with the rate scale. 0 means auto.
 type Buffers struct {
-	// How a switch port serves the flows that wait in it: fifo (in order of arrival, as switches do) or fair (in turn, from 256 queues on which flows are spread by a hash of addresses and ports: what sharing would be without TCP's unfairness, to tell that from everything else).
+	// How a switch port serves the flows that wait in it: fifo (in order of arrival, as switches do) or fair (in turn, from up to 256 queues on which flows are spread by a hash of addresses and ports: what sharing would be without TCP's unfairness, to tell that from everything else). The flow world has no queues and is the same under both.
 	Queueing string `yaml:"queueing" enum:"fifo|fair"`
 	// A switch port's queue. auto: max(64 KiB, 5 ms of the port's rate). With queueing fair each flow's queue holds an eighth of it, but at least 64 KiB if it is as large; together they may hold more.
 	SwitchEmulated Bytes `yaml:"switchEmulated" range:"4KiB..1GiB" auto:"true"`

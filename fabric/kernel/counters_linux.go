@@ -71,7 +71,7 @@ const (
 func readQdiscs(ns *namespace) (qdiscs []qdisc, at time.Time, err error) {
 	for range promptTries {
 		start := time.Now()
-		if qdiscs, err = dumpQdiscs(ns.conn, false); err != nil {
+		if qdiscs, err = dumpQdiscs(ns.conn); err != nil {
 			return nil, at, fmt.Errorf("counters of %s: %w", ns.name, err)
 		}
 		if at = time.Now(); at.Sub(start) <= promptly {
@@ -108,15 +108,10 @@ type qdisc struct {
 	counters              QueueCounters
 }
 
-// dumpQdiscs lists a namespace's qdiscs: if asked, also the queues that classes are
-// born with.
-func dumpQdiscs(c *rtnl.Conn, inborn bool) (qdiscs []qdisc, err error) {
+func dumpQdiscs(c *rtnl.Conn) (qdiscs []qdisc, err error) {
 	var b rtnl.Batch
 	b.Begin(unix.RTM_GETQDISC, 0, "list", "qdiscs")
 	tcmsg(&b, 0, 0, 0, 0)
-	if inborn {
-		b.Attr(unix.TCA_DUMP_INVISIBLE, nil)
-	}
 	err = c.Dump(&b, func() { qdiscs = nil }, func(m rtnl.Message) {
 		qdiscs = append(qdiscs, parseQdisc(m.Payload))
 	})

@@ -13,28 +13,17 @@ import (
 
 // A queue that serves flows in turn is an HTB whose classes, one a flow queue, may all
 // send faster than any port, so that nothing is left of HTB but the deficit round
-// robin between them. Unlike the qdiscs made for the purpose (fq, sfq, drr), it is on
-// every host that a lab runs on. A class's own queue is the pfifo that it is born
-// with: that one is in no ordinary list, so that counters stay cheap to read, and takes
-// its limit from the interface's transmit queue length at that moment.
+// robin between them. The qdiscs made for the purpose (fq, sfq, drr) are missing on some
+// hosts where HTB is not.
 const (
-	flowHandle                  = 0x50 << 16 // under TBF; under HTB's leaves their class's number
-	flowRate                    = 1 << 35    // bytes a second: never the bottleneck
-	flowBurst                   = 1 << 20
-	tcaBPFOpsLen, tcaBPFOps     = 4, 5
-	htbQuantumAt, sizeofBPFInsn = 32, 8
+	flowHandle              = 0x50 << 16 // under TBF; under HTB's leaves their class's number
+	flowRate                = 1 << 35    // bytes a second: never the bottleneck
+	flowBurst               = 1 << 20
+	flowPrio                = 0
+	tcaBPFOpsLen, tcaBPFOps = 4, 5
+	sizeofBPFInsn           = 8
+	majorMask               = 0xffff0000 // of a handle: the qdisc's part
 )
-
-// flowPackets is what one flow's queue holds at most: packets as they were handed
-// down, each up to the quantum.
-func flowPackets(s *fabric.Shape) uint32 { return uint32(max(1, s.LimitBytes/s.QuantumBytes)) }
-
-// limitFlowQueues sets what the flow queues made after it will hold.
-func limitFlowQueues(b *rtnl.Batch, index uint32, s *fabric.Shape, name string) {
-	b.Begin(unix.RTM_NEWLINK, 0, "set transmit queue length of", name)
-	ifinfo(b, index, 0)
-	b.AttrU32(unix.IFLA_TXQLEN, flowPackets(s))
-}
 
 func addFlowQueues(b *rtnl.Batch, index, handle, parent uint32, s *fabric.Shape, name string) {
 	b.Begin(unix.RTM_NEWQDISC, createNew, "add queues of flows to", name)
@@ -46,18 +35,7 @@ func addFlowQueues(b *rtnl.Batch, index, handle, parent uint32, s *fabric.Shape,
 	b.End()
 	b.End()
 	for i := range s.FlowQueues {
-		b.Begin(unix.RTM_NEWTCLASS, createNew, "add queue of flows to", name)
-		tcmsg(b, index, handle|uint32(i+1), handle, 0)
-		b.AttrString(unix.TCA_KIND, "htb")
-		b.Nest(unix.TCA_OPTIONS)
-		b.Nest(tcaHTBParms)
-		rateSpec(b, flowRate)
-		rateSpec(b, flowRate)
-		b.U32(ticks(flowBurst, flowRate), ticks(flowBurst, flowRate), uint32(s.QuantumBytes), 0, 0)
-		b.End()
-		b.AttrU64(tcaHTBRate64, flowRate)
-		b.AttrU64(tcaHTBCeil64, flowRate)
-		b.End()
+		addFlowQueue(b, index, handle, handle|uint32(i+1), s, name)
 	}
 	program := flowProgram(handle, s.FlowQueues)
 	b.Begin(unix.RTM_NEWTFILTER, createNew, "add classifier of flows to", name)
@@ -67,6 +45,22 @@ func addFlowQueues(b *rtnl.Batch, index, handle, parent uint32, s *fabric.Shape,
 	b.Attr(tcaBPFOpsLen, binary.NativeEndian.AppendUint16(nil, uint16(len(program)/sizeofBPFInsn)))
 	b.Attr(tcaBPFOps, program)
 	b.End()
+}
+
+func addFlowQueue(b *rtnl.Batch, index, parent, class uint32, s *fabric.Shape, name string) {
+	b.Begin(unix.RTM_NEWTCLASS, createNew, "add queue of flows to", name)
+	tcmsg(b, index, class, parent, 0)
+	b.AttrString(unix.TCA_KIND, "htb")
+	b.Nest(unix.TCA_OPTIONS)
+	b.Nest(tcaHTBParms)
+	rateSpec(b, flowRate)
+	rateSpec(b, flowRate)
+	b.U32(ticks(flowBurst, flowRate), ticks(flowBurst, flowRate), uint32(s.QuantumBytes), 0, flowPrio)
+	b.End()
+	b.AttrU64(tcaHTBRate64, flowRate)
+	b.AttrU64(tcaHTBCeil64, flowRate)
+	b.End()
+	addQueue(b, index, 0, class, s, name) // the kernel numbers it
 }
 
 // flowProgram is flowClassifier as the kernel's sock_filter.
@@ -79,8 +73,7 @@ func flowProgram(handle uint32, queues int) (out []byte) {
 	return out
 }
 
-// checkFlowQueues compares what hangs below a shaper or class with what addFlowQueues
-// makes. The qdiscs include those that ordinary lists leave out.
+// checkFlowQueues compares what hangs below a shaper or class with what addFlowQueues makes.
 func checkFlowQueues(ns *namespace, qdiscs portQdiscs, parent uint32, s *fabric.Shape) (diffs []string, err error) {
 	q := qdiscs.at(parent)
 	if q == nil || q.kind != "htb" {
@@ -94,44 +87,53 @@ func checkFlowQueues(ns *namespace, qdiscs portQdiscs, parent uint32, s *fabric.
 	if err != nil {
 		return nil, err
 	}
-	if !hasProgram(filters, flowProgram(q.handle, s.FlowQueues)) {
-		diffs = append(diffs, "does not lead flows to their queues")
+	if !leadsFlows(filters, flowProgram(q.handle, s.FlowQueues)) {
+		diffs = append(diffs, "does not lead flows to their queues, and by nothing else")
 	}
-	queues, turns, limits := 0, 0, 0
+	queues, alike, limits := 0, 0, 0
 	for _, c := range classes {
-		if c.handle&0xffff0000 != q.handle {
+		if c.handle&majorMask != q.handle {
 			continue
 		}
 		queues++
-		if rtnl.U32(rtnl.Find(c.options, tcaHTBParms), htbQuantumAt) == uint32(s.QuantumBytes) {
-			turns++
+		if takesItsTurn(&c, s) {
+			alike++
 		}
-	}
-	for _, l := range qdiscs {
-		if l.parent&0xffff0000 == q.handle && l.kind == "pfifo" && rtnl.U32(l.options, 0) == flowPackets(s) {
+		if len(checkQueue(qdiscs.at(c.handle), s)) == 0 {
 			limits++
 		}
 	}
-	for _, c := range []struct {
-		got  int
-		what string
-	}{
-		{queues, "queues of flows"},
-		{turns, fmt.Sprintf("queues that are served %d bytes in turn", s.QuantumBytes)},
-		{limits, fmt.Sprintf("queues with a limit of %d packets", flowPackets(s))},
-	} {
-		if c.got != s.FlowQueues {
-			diffs = append(diffs, fmt.Sprintf("has %d %s, want %d", c.got, c.what, s.FlowQueues))
-		}
+	switch {
+	case queues != s.FlowQueues:
+		diffs = append(diffs, fmt.Sprintf("has %d queues of flows, want %d", queues, s.FlowQueues))
+	case alike != queues:
+		diffs = append(diffs, fmt.Sprintf("serves %d of %d queues of flows other than in turn, %d bytes at a time", queues-alike, queues, s.QuantumBytes))
+	case limits != queues:
+		diffs = append(diffs, fmt.Sprintf("has %d of %d queues of flows with another limit than %d bytes", queues-limits, queues, s.LimitBytes))
 	}
 	return diffs, nil
 }
 
-func hasProgram(filters []qdisc, program []byte) bool {
+// takesItsTurn compares a class with what addFlowQueue makes: tc_htb_opt's rate, ceil,
+// quantum, level and priority.
+func takesItsTurn(class *qdisc, s *fabric.Shape) bool {
+	parms := rtnl.Find(class.options, tcaHTBParms)
+	return wideRate(rtnl.U32(parms, 8), rtnl.Find(class.options, tcaHTBRate64)) == flowRate &&
+		wideRate(rtnl.U32(parms, 20), rtnl.Find(class.options, tcaHTBCeil64)) == flowRate &&
+		rtnl.U32(parms, 32) == uint32(s.QuantumBytes) && rtnl.U32(parms, 36) == 0 && rtnl.U32(parms, 40) == flowPrio
+}
+
+// leadsFlows reports whether the program classifies, and nothing else does.
+func leadsFlows(filters []qdisc, program []byte) bool {
+	programs := 0
 	for _, f := range filters {
-		if f.kind == "bpf" && bytes.Equal(rtnl.Find(f.options, tcaBPFOps), program) {
-			return true
+		ops := rtnl.Find(f.options, tcaBPFOps)
+		switch {
+		case f.kind == "bpf" && bytes.Equal(ops, program):
+			programs++
+		case len(f.options) > 0: // others are the heads of a kind's list
+			return false
 		}
 	}
-	return false
+	return programs == 1
 }

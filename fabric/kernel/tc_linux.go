@@ -67,9 +67,6 @@ func addShaping(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, delayed bool) 
 	if delayed {
 		addDelay(b, index, p.Shape.Delay, p.Name)
 	}
-	if p.Shape.FlowQueues > 0 {
-		limitFlowQueues(b, index, &p.Shape, p.Name)
-	}
 	if p.Shape.Classes {
 		addHTB(b, plan, p, parent)
 		return

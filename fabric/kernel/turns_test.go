@@ -4,6 +4,7 @@ package kernel_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,31 +101,52 @@ func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 	ktest.Need(t, kernel.ProbeFlowQueues)
 	for name, tc := range map[string]struct {
 		background            bool
+		queues                int
 		prefix, handle, other string
 	}{
-		"tbf": {false, "tor0-0 port up0: tbf ", "50:", "serves flows in turn, want a plain queue"},
-		"htb": {true, "tor0-0 port up0: htb class 1:10 ", "10:", "has no bfifo"},
+		"tbf": {false, 256, "tor0-0 port up0: tbf ", "50:", "serves flows in turn, want a plain queue"},
+		"htb": {true, 64, "tor0-0 port up0: htb class 1:10 ", "10:", "has no bfifo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, scale := fairTree(50_000_000, scenarios.QueueingFair, tc.background)
 			lab := lab(t, "fair-"+name)
 			f := mustUp(t, lab, mustPlan(t, s, scale))
 			require.NoError(t, f.Verify(t.Context()))
-			differs := func(want string) {
+			differs := func(want string, args ...any) {
 				t.Helper()
-				assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context()), tc.prefix+want)
+				want = tc.prefix + fmt.Sprintf(want, args...)
+				err := mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context())
+				require.ErrorIs(t, err, kernel.ErrDiffers)
+				assert.Contains(t, strings.Split(err.Error(), "\n"), want)
 			}
 			s.Topology.Buffers.SwitchEmulated = 1_000_000
-			differs("has 0 queues with a limit of 20 packets, want 256")
+			differs("has %d of %[1]d queues of flows with another limit than 125000 bytes", tc.queues)
 			s.Topology.Buffers.SegmentsPerBurst = 2
-			differs("has 0 queues that are served 3028 bytes in turn, want 256")
+			differs("serves %d of %[1]d queues of flows other than in turn, 3028 bytes at a time", tc.queues)
 			s.Topology.Buffers = scenarios.Buffers{Queueing: scenarios.QueueingFIFO}
 			differs(tc.other)
 			s, _ = fairTree(50_000_000, scenarios.QueueingFair, tc.background)
-			mustRun(t, "tc", "-n", lab+".tor0-0", "filter", "del", "dev", "up0", "parent", tc.handle)
-			differs("does not lead flows to their queues")
-			mustRun(t, "tc", "-n", lab+".tor0-0", "class", "del", "dev", "up0", "classid", tc.handle+"7")
-			differs("has 255 queues of flows, want 256")
+			change := func(args ...string) {
+				t.Helper()
+				mustRun(t, "tc", append([]string{"-n", lab + ".tor0-0"}, args...)...)
+			}
+			class := func(minor string, args ...string) {
+				t.Helper()
+				change(append([]string{"class", "change", "dev", "up0", "parent", tc.handle, "classid", tc.handle + minor, "htb"}, args...)...)
+			}
+			change("qdisc", "replace", "dev", "up0", "parent", tc.handle+"9", "bfifo", "limit", "9000")
+			differs("has 1 of %d queues of flows with another limit than 156250 bytes", tc.queues)
+			class("7", "rate", "1mbit", "ceil", "1mbit", "quantum", "6056")
+			differs("serves 1 of %d queues of flows other than in turn, 6056 bytes at a time", tc.queues)
+			class("8", "rate", "274877906944bit", "prio", "7", "quantum", "6056")
+			differs("serves 2 of %d queues of flows other than in turn, 6056 bytes at a time", tc.queues)
+			change("class", "del", "dev", "up0", "classid", tc.handle+"7")
+			differs("has %d queues of flows, want %d", tc.queues-1, tc.queues)
+			const ahead = "does not lead flows to their queues, and by nothing else"
+			change("filter", "add", "dev", "up0", "parent", tc.handle, "protocol", "ip", "pref", "1", "bpf", "bytecode", "1,6 0 0 5242887")
+			differs(ahead)
+			change("filter", "del", "dev", "up0", "parent", tc.handle)
+			differs(ahead)
 		})
 	}
 	t.Run("there are none", func(t *testing.T) {

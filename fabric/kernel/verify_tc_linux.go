@@ -14,7 +14,7 @@ import (
 // verifyShaping compares every port's qdisc, and with classes its classes,
 // their queues and filters, field by field.
 func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []string, err error) {
-	qdiscs, err := dumpQdiscs(ns.conn, true)
+	qdiscs, err := dumpQdiscs(ns.conn)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func checkDepth(what string, got uint32, bytes int, rate uint64) []string {
 
 func verifyTBF(ns *namespace, qdiscs portQdiscs, tbf *qdisc, s *fabric.Shape) (diffs []string, err error) {
 	diffs = checkTBF(tbf.options, s)
-	queue := qdiscs.at(classLink)
+	queue := qdiscs.at(classLink) // the shaper's own queue is in no list
 	switch {
 	case s.FlowQueues > 0:
 		var found []string

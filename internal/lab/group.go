@@ -35,7 +35,7 @@ func BuildGroup(ctx context.Context, s *scenarios.Scenario, n int, opt Options) 
 		if room, err := RoomFor(s); err != nil {
 			return nil, err
 		} else if room < n {
-			return nil, fmt.Errorf("%d fabrics of %s do not fit into this host's memory, %d do", n, s.Name, room)
+			return nil, fmt.Errorf("%d fabrics of %s do not fit on this host (its memory, or too many queues for flows), %d do", n, s.Name, room)
 		}
 	}
 	labs := make([]*Lab, n)

@@ -193,7 +193,12 @@ func agentsOf(p *fabric.Plan, s *scenarios.Scenario) int {
 	return len(p.Prefill) + len(p.Decode) + len(p.Background)
 }
 
-// RoomFor is how many labs of a scenario fit into the host's memory, whatever their scale.
+// mostFlowQueues is what labs made together may have in all: the kernel's time to make them
+// goes by their square, and is some ten seconds for so many.
+const mostFlowQueues = 45_000
+
+// RoomFor is how many labs of a scenario fit into the host's memory, whatever their scale;
+// fewer if they would have too many queues for flows.
 func RoomFor(s *scenarios.Scenario) (int, error) {
 	scale := s.Scale
 	if scale.Rate == 0 {
@@ -208,7 +213,11 @@ func RoomFor(s *scenarios.Scenario) (int, error) {
 		return 0, err
 	}
 	need := int64(len(p.Nodes))*namespaceBytes + int64(agentsOf(p, s))*bytesOfAgent(s)
-	return int(free * 9 / 10 / max(1, need)), nil
+	room := int(free * 9 / 10 / max(1, need))
+	if p.Fair() {
+		room = min(room, max(1, mostFlowQueues/p.FlowQueues()))
+	}
+	return room, nil
 }
 
 // availableMemory reads what the kernel thinks can be used without swapping.
