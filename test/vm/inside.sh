@@ -21,13 +21,13 @@ done
 
 echo "== kernel: latency, marks, and queues as long as planned"
 NETKVLAB_MUST=netem,red,flow-queues,dctcp ./kernel.test -test.v -test.timeout 200s \
-  -test.run '^Test(EveryProbeSettles|ARoundTripTakesTwiceItsTiersLatency|ALoneTransferOverAWireTakesItsLatencyMore|AQueueBehindADelayIsAsLongAsPlanned|ALabSaysWhetherItHasLatency|TwoDCTCPFlowsKeepTheQueueAtItsThreshold|VerifyKnowsMarks|VerifyKnowsQueuesOfFlows)$' >kernel.txt 2>&1
+  -test.run '^Test(EveryProbeSettles|ARoundTripTakesTwiceItsTiersLatency|ALoneTransferOverAWireTakesItsLatencyMore|AQueueBehindADelayIsAsLongAsPlanned|ALabSaysWhetherItHasLatency|TwoDCTCPFlowsKeepTheQueueAtItsThreshold|VerifyKnowsMarks)$' >kernel.txt 2>&1
 failed=$?
 grep -v -e '^=== ' kernel.txt
 [ $failed -eq 0 ] || fail "kernel tests"
 grep -q -e '^--- SKIP' kernel.txt && fail "a kernel test was skipped"
 passed=$(grep -c '^--- PASS' kernel.txt)
-[ "$passed" -eq 8 ] || fail "8 kernel tests were to pass, $passed did"
+[ "$passed" -eq 7 ] || fail "7 kernel tests were to pass, $passed did"
 
 host >before.txt
 echo "== up -d, run, down"
@@ -69,6 +69,13 @@ marks=$(awk -F , 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "marks") column 
 [ "$marks" -gt 0 ] || fail "no packet was marked"
 completed=$(grep -c '"status":"completed"' far/requests.jsonl)
 [ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed over links with latency"
+
+echo "== a lab whose ports serve flows in turn is what was planned, and completes every request"
+netkvlab up tiny.yaml --worlds packet --out turns --set topology.buffers.queueing=fair || fail "up with fair queueing"
+has 'switch ports serve the flows that wait in them in turn' turns/summary.json
+grep -q 'is not what was planned' turns/summary.json && fail "the queues of flows are not what was planned"
+completed=$(grep -c '"status":"completed"' turns/requests.jsonl)
+[ "$completed" -eq 6 ] || fail "only $completed of 6 requests completed where flows take turns"
 
 echo "== down of what is not there is success"
 netkvlab down vm-tiny || fail "second down"
