@@ -128,9 +128,9 @@ func (a *app) printDetail(d *lab.Detail) error {
 	for _, n := range d.Nodes {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", n.Node, n.Namespace, strings.Join(n.Addresses, " "), n.AgentText())
 	}
-	fmt.Fprintln(w, "\nLINK\tTIER\tRATE\tEMULATED")
+	fmt.Fprintln(w, "\nLINK\tTIER\tRATE\tEMULATED\tQUEUE UP\tQUEUE DOWN")
 	for _, l := range d.Links {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", l.Link, l.Tier, l.Rate, l.RateEmulated)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", l.Link, l.Tier, l.Rate, l.RateEmulated, l.Up.Text(), l.Down.Text())
 	}
 	return w.Flush()
 }

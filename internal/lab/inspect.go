@@ -70,6 +70,34 @@ type LinkDetail struct {
 	Tier         int                     `json:"tier"`
 	Rate         scenarios.BitsPerSecond `json:"rate_bits_per_second"`
 	RateEmulated scenarios.BitsPerSecond `json:"rate_bits_per_second_emulated"`
+	// Up is the port that sends from the link's lower end, Down the one that sends back.
+	Up   PortDetail `json:"up"`
+	Down PortDetail `json:"down"`
+}
+
+// PortDetail is the queue of a port, in emulated bytes.
+type PortDetail struct {
+	BurstBytes int `json:"burst_bytes"`
+	// QueueBytes bound the queue, or each of FlowQueues (0: first come, first served).
+	QueueBytes int `json:"queue_bytes"`
+	FlowQueues int `json:"flow_queues,omitempty"`
+	MarkBytes  int `json:"mark_bytes,omitempty"`
+}
+
+func portDetail(s *fabric.Shape) PortDetail {
+	return PortDetail{BurstBytes: s.BurstBytes, QueueBytes: s.LimitBytes, FlowQueues: s.FlowQueues, MarkBytes: s.MarkBytes}
+}
+
+// Text is the port's queue in a column of the text table.
+func (p PortDetail) Text() string {
+	text := scenarios.Bytes(p.QueueBytes).String()
+	if p.FlowQueues > 0 {
+		text = fmt.Sprintf("%d x %s", p.FlowQueues, text)
+	}
+	if p.MarkBytes > 0 {
+		text += fmt.Sprintf(", marks from %s", scenarios.Bytes(p.MarkBytes))
+	}
+	return text
 }
 
 // Inspect describes a lab down to what each agent holds. It takes no lock, so it
@@ -104,6 +132,7 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 		l := &plan.Links[i]
 		d.Links = append(d.Links, LinkDetail{
 			Link: plan.LinkName(fabric.Hop{Link: l.ID}), Tier: l.Tier, Rate: l.Rate, RateEmulated: l.RateEmulated,
+			Up: portDetail(&l.A.Shape), Down: portDetail(&l.B.Shape),
 		})
 	}
 	return d, nil
