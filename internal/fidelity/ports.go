@@ -25,8 +25,9 @@ type Ports struct {
 	StrayGot, StrayWant int64
 }
 
-// backlogged is how many windows must begin and end with a queue for a port to be judged.
-const backlogged = 4
+// backlogged is how many windows must begin and end with a queue for a port to be judged. In
+// a few of them it may have been empty in between, without any fault.
+const backlogged = 10
 
 // Serve takes a trial's polls in: rows of the ports by time, as telemetry gives them, at
 // a time scale; Since, where it is set, is more exact than the poll's time. burst is what

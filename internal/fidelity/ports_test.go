@@ -41,7 +41,7 @@ func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 
 	p = Ports{}
 	var rows []telemetry.Row
-	for s := range 6 { // always a queue, and half the rate
+	for s := range 12 { // always a queue, and half the rate
 		rows = append(rows, row(s+1, 0, uint64(s)*500_000, 40_000))
 	}
 	p.Serve(ports, rows, 1, burst)
@@ -56,8 +56,8 @@ func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 	for i := range rows {
 		rows[i].Backlog = 40_000
 	}
-	p.Serve(ports, rows[:3], 1, burst)
-	assert.Zero(t, p.Served, "two windows say nothing")
+	p.Serve(ports, rows[:9], 1, burst)
+	assert.Zero(t, p.Served, "eight windows say nothing")
 }
 
 // line is a completed transfer of the quickstart plan with one stream on a path slot.

@@ -67,7 +67,7 @@ func damaged(t *testing.T, s *scenarios.Scenario, policy string, at time.Duratio
 // halfway, and a policy that fails everything, read back as a stranger would.
 func TestSummaryOfADamagedRunFollowsFromItsRows(t *testing.T) {
 	t.Parallel()
-	s, err := scenarios.Load("paper-64gpu", "workload.synthetic.output={mean: 3, sigma: 1, min: 1, max: 20}", "workload.synthetic.rate=6/s", "transfer.retries=0", "scale.rate=1000")
+	s, err := scenarios.Load("paper-64gpu", "workload.synthetic.requests=200", "workload.synthetic.output={mean: 3, sigma: 1, min: 1, max: 20}", "workload.synthetic.rate=6/s", "transfer.retries=0", "scale.rate=1000")
 	require.NoError(t, err)
 	records := slices.Concat(
 		damaged(t, s, "rr", 0),
