@@ -26,14 +26,7 @@ const (
 )
 
 func addFlowQueues(b *rtnl.Batch, index, handle, parent uint32, s *fabric.Shape, name string) {
-	b.Begin(unix.RTM_NEWQDISC, createNew, "add queues of flows to", name)
-	tcmsg(b, index, handle, parent, 0)
-	b.AttrString(unix.TCA_KIND, "htb")
-	b.Nest(unix.TCA_OPTIONS)
-	b.Nest(tcaHTBInit)
-	b.U32(htbVersion, 10, 1, 0, 0) // version, rate2quantum, default class, debug, direct packets
-	b.End()
-	b.End()
+	addHTBQdisc(b, index, handle, parent, 1, name)
 	for i := range s.FlowQueues {
 		addFlowQueue(b, index, handle, handle|uint32(i+1), s, name)
 	}

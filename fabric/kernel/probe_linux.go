@@ -66,17 +66,9 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 	case ProbeTBF:
 		addTBF(&b, loIndex, handleRoot, &probeShape, "lo")
 	case ProbeHTB:
-		askQdisc(&b, "htb", func() {
-			b.Nest(tcaHTBInit)
-			b.U32(htbVersion, 10, minorOther, 0, 0)
-			b.End()
-		})
+		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
 	case ProbeU32:
-		askQdisc(&b, "htb", func() {
-			b.Nest(tcaHTBInit)
-			b.U32(htbVersion, 10, minorOther, 0, 0)
-			b.End()
-		})
+		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
 		addClass(&b, loIndex, rootHandle, classLink, &fabric.Shape{Rate: 1e8, BurstBytes: 12500}, 1e8, 0, "lo")
 		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
 	case ProbeNetem:
@@ -117,15 +109,6 @@ func askVeth(b *rtnl.Batch) {
 	b.AttrString(unix.IFLA_IFNAME, "probe0")
 	b.Nest(unix.IFLA_LINKINFO)
 	b.AttrString(unix.IFLA_INFO_KIND, "veth")
-}
-
-func askQdisc(b *rtnl.Batch, kind string, options func()) {
-	b.Begin(unix.RTM_NEWQDISC, createNew, "add "+kind+" to", "lo")
-	tcmsg(b, loIndex, rootHandle, handleRoot, 0)
-	b.AttrString(unix.TCA_KIND, kind)
-	b.Nest(unix.TCA_OPTIONS)
-	options()
-	b.End()
 }
 
 // probeShape is any shape that a port could have.

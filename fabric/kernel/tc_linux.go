@@ -117,14 +117,7 @@ func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
 
 func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, parent uint32) {
 	index, s := ifindexOf(plan, p), &p.Shape
-	b.Begin(unix.RTM_NEWQDISC, createNew, "add htb to", p.Name)
-	tcmsg(b, index, rootHandle, parent, 0)
-	b.AttrString(unix.TCA_KIND, "htb")
-	b.Nest(unix.TCA_OPTIONS)
-	b.Nest(tcaHTBInit)
-	b.U32(htbVersion, 10, minorOther, 0, 0) // version, rate2quantum, default class, debug, direct packets
-	b.End()
-	b.End()
+	addHTBQdisc(b, index, rootHandle, parent, minorOther, p.Name)
 	addClass(b, index, rootHandle, classLink, s, s.Rate, 0, p.Name)
 	for _, c := range classesOf(plan, s) {
 		class := uint32(rootHandle) | c.minor
@@ -138,6 +131,18 @@ func addHTB(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port, parent uint32) {
 			addDSCPFilter(b, index, class, c.dscp, p.Name)
 		}
 	}
+}
+
+// addHTBQdisc makes an HTB without classes; what no filter matches goes to the default one.
+func addHTBQdisc(b *rtnl.Batch, index, handle, parent, defaultMinor uint32, name string) {
+	b.Begin(unix.RTM_NEWQDISC, createNew, "add htb to", name)
+	tcmsg(b, index, handle, parent, 0)
+	b.AttrString(unix.TCA_KIND, "htb")
+	b.Nest(unix.TCA_OPTIONS)
+	b.Nest(tcaHTBInit)
+	b.U32(htbVersion, 10, defaultMinor, 0, 0) // version, rate2quantum, default class, debug, direct packets
+	b.End()
+	b.End()
 }
 
 func addClass(b *rtnl.Batch, index, parent, class uint32, s *fabric.Shape, r fabric.BitsPerSecond, prio uint32, name string) {
