@@ -36,7 +36,7 @@ func defaults(c choice) *Scenario {
 		SLO:        SLO{TTFT: 4 * time.Second, TBT: 100 * time.Millisecond},
 		Scale:      Scale{Time: 1},
 		Runtime:    RuntimeProcess,
-		Limits:     Limits{Drain: 2 * time.Minute},
+		Limits:     Limits{Drain: 2 * time.Minute, Repeats: 2},
 	}
 	switch s.Workload.Kind {
 	case WorkloadTrace:

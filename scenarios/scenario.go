@@ -415,4 +415,6 @@ type Scale struct {
 type Limits struct {
 	// How long after the last arrival requests may take, in paper time.
 	Drain time.Duration `yaml:"drain" range:"1s..24h"`
+	// How often a trial of the packet world is repeated when something outside of the experiment disturbed it (other processes, a hypervisor, a CPU that stopped).
+	Repeats int `yaml:"repeats" range:"0..10"`
 }

@@ -9,8 +9,9 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/calibration"
 	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
-	"github.com/netkvlab/netkvlab/scenarios"
+	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
 // calibrate measures what this host carries, prints and saves it.
@@ -46,24 +47,23 @@ func (a *app) carries() (scaling.Host, error) {
 
 // chooseScale turns scale.rate: auto into a number for so many fabrics side by side, and
 // gives what a reader of the run should know of it.
-func (a *app) chooseScale(ctx context.Context, s *scenarios.Scenario, fabrics int, progress *lab.Progress) ([]string, error) {
-	if s.Scale.Rate > 0 {
-		return nil, nil
+func (a *app) chooseScale(ctx context.Context, c *trials.Cluster, fabrics int, progress *lab.Progress) (*trials.Cluster, []string, error) {
+	if c.Scenario.Scale.Rate > 0 {
+		return c, nil, nil
 	}
 	h, unused := a.carries()
 	if h.Cores == 0 {
-		return nil, unused
+		return nil, nil, unused
 	}
-	c, err := scaling.Choose(ctx, s, h, fabrics)
+	c, choice, err := scaling.Resolve(ctx, c, h, fabrics)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if unused != nil {
 		progress.Note("%v", unused)
 	}
-	s.Scale.Rate = c.Rate
-	progress.Note("%s", c)
-	return []string{c.String()}, nil
+	progress.Note("%s", choice)
+	return c, []string{choice.String()}, nil
 }
 
 // checkParallel refuses what is no number of fabrics, and several that are to stay.
@@ -82,22 +82,22 @@ func (f *runFlags) checkParallel(detach bool) error {
 const parallelAuto = "auto"
 
 // fabrics is how many of them to make: no more than there are trials.
-func (a *app) fabrics(ctx context.Context, s *scenarios.Scenario, parallel string, progress *lab.Progress) (int, error) {
-	trials := len(scaling.Trials(s))
+func (a *app) fabrics(ctx context.Context, c *trials.Cluster, parallel string, progress *lab.Progress) (int, error) {
+	work := len(c.Trials(results.WorldPacket, c.Scenario.Seeds))
 	if n, err := strconv.Atoi(parallel); err == nil {
-		return min(n, trials), nil
+		return min(n, work), nil
 	}
 	h, unused := a.carries()
 	if h.Cores == 0 {
 		return 0, unused
 	}
-	room, err := lab.RoomFor(s)
+	room, err := lab.RoomFor(c)
 	if err != nil {
 		return 0, err
 	}
-	n, err := scaling.Parallel(ctx, s, h, min(room, trials))
+	n, err := scaling.Parallel(ctx, c, h, min(room, work))
 	if err == nil {
-		progress.Note("--parallel auto: %d fabrics side by side for %d trials", n, trials)
+		progress.Note("--parallel auto: %d fabrics side by side for %d trials", n, work)
 	}
 	return n, err
 }

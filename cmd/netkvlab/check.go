@@ -14,6 +14,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/doctor"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes/docker"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -57,26 +58,20 @@ func (a *app) validate(ctx context.Context, ref string, settings []string) (*sce
 	if err != nil {
 		return nil, err
 	}
-	// The workload first: auto looks at what it asks for.
-	plain := *s
-	if plain.Scale.Rate == 0 {
-		plain.Scale.Rate = 1
-	}
-	p, err := lab.Plan(&plain)
+	c, err := trials.New(s)
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.CheckWorkload(s, p); err != nil {
+	// The workload first: auto looks at what it asks for.
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	h, _ := a.carries() // why it is not calibrated does not matter here
-	choice, err := scaling.Choose(ctx, s, h, 1)
+	c, _, err = scaling.Resolve(ctx, c, h, 1)
 	if err != nil {
 		return nil, err
 	}
-	s.Scale.Rate = choice.Rate
-	_, err = lab.Plan(s)
-	return s, err
+	return c.Scenario, nil
 }
 
 func (a *app) printScenario(s *scenarios.Scenario, n int) error {

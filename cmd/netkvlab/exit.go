@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -57,7 +57,7 @@ func invalid(err error) bool {
 	var usage usageError
 	var scenario *scenarios.Error
 	var input *workload.InputError
-	var request lab.InvalidError
+	var request trials.InvalidError
 	return errors.As(err, &usage) || errors.As(err, &scenario) || errors.As(err, &input) || errors.As(err, &request)
 }
 

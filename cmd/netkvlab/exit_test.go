@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -29,7 +29,7 @@ func TestExitCodesTellWhoCanMendIt(t *testing.T) {
 		{"the scenario", fmt.Errorf("x: %w", &scenarios.Error{Msg: "no"}), 2},
 		{"one fault of several", errors.Join(errors.New("a"), &scenarios.Error{Msg: "no"}), 2},
 		{"the trace", &workload.InputError{File: "t.jsonl", Line: 3, Err: fs.ErrInvalid}, 2},
-		{"a plan that cannot be", lab.InvalidError{}, 2},
+		{"a plan that cannot be", trials.InvalidError{}, 2},
 		{"the verdict", fmt.Errorf("%w: degraded", errNotGood), 3},
 		{"a command of exec", exitStatus(7), 7},
 		{"an interruption, whatever it broke", errors.Join(usagef("no"), context.Canceled), 130},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -29,13 +30,17 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 			if s.Scale.Rate == 0 {
 				s.Scale.Rate = 1 // auto asks what a host can carry; no packet is sent here
 			}
+			c, err := trials.New(s)
+			if err != nil {
+				return err
+			}
 			out, err := a.runFolder(f.out, s.Name)
 			if err != nil {
 				return err
 			}
 			progress := lab.NewProgress(a.stderr)
 			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{
-				Scenario: s, Out: out, Version: version, Progress: progress,
+				Cluster: c, Out: out, Version: version, Progress: progress,
 			})
 			progress.Close()
 			return errors.Join(a.show(outcome, s, f.strict), err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/report"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -87,7 +88,11 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err := errors.Join(f.checkWorlds(), f.apply(s), f.checkParallel(detach)); err != nil {
 				return err
 			}
-			return a.up(cmd.Context(), s, f, detach)
+			c, err := trials.New(s)
+			if err != nil {
+				return err
+			}
+			return a.up(cmd.Context(), c, f, detach)
 		},
 	}
 	f.add(cmd)
@@ -143,39 +148,35 @@ func (f *runFlags) apply(s *scenarios.Scenario) error {
 	return nil
 }
 
-func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach bool) (err error) {
-	opt, err := a.labOptions(s.Runtime, !detach)
+func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool) (err error) {
+	opt, err := a.labOptions(c.Scenario.Runtime, !detach)
 	if err != nil {
 		return err
 	}
 	defer opt.Progress.Close()
-	fabrics, err := a.fabrics(ctx, s, f.parallel, opt.Progress)
+	fabrics, err := a.fabrics(ctx, c, f.parallel, opt.Progress)
 	if err != nil {
 		return err
 	}
-	notes, err := a.chooseScale(ctx, s, fabrics, opt.Progress)
+	c, notes, err := a.chooseScale(ctx, c, fabrics, opt.Progress)
 	if err != nil {
 		return err
 	}
-	out := f.out
+	s, out := c.Scenario, f.out
 	if !detach {
 		// Before anything is built: a run that cannot be written down is not worth making.
 		if out, err = a.runFolder(out, s.Name); err != nil {
 			return err
 		}
 	}
-	labs, err := lab.BuildGroup(ctx, s, fabrics, opt)
+	labs, err := lab.BuildGroup(ctx, c, fabrics, opt)
 	if err != nil {
 		return err
 	}
 	if detach {
-		if err := labs[0].Detach(); err != nil {
-			return err
-		}
-		opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", s.Name, s.Name, s.Name)
-		return a.printLab(labs[0].Info())
+		return a.leaveStanding(ctx, labs[0], opt)
 	}
-	outcome, runErr := a.experiment(ctx, labs, s, out, f.worlds, notes, opt)
+	outcome, runErr := a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
 	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	removeErr := lab.RemoveGroup(cleanup, labs)
@@ -183,8 +184,25 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
 }
 
-func (a *app) experiment(ctx context.Context, labs []*lab.Lab, s *scenarios.Scenario, out string, worlds, notes []string, opt lab.Options) (*experiment.Outcome, error) {
-	o := experiment.Options{Scenario: s, Out: out, Worlds: worlds, Notes: notes, Version: version, Progress: opt.Progress}
+// leaveStanding configures a lab's agents, so that what keeps them from working is known
+// now, and lets go of it.
+func (a *app) leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options) error {
+	opt.Progress.Phase("choosing source ports for every path and opening connections")
+	if _, err := packetworld.Configure(ctx, l, l.Cluster); err != nil {
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		defer cancel()
+		return errors.Join(err, lab.RemoveGroup(cleanup, []*lab.Lab{l}))
+	}
+	if err := l.Detach(); err != nil {
+		return err
+	}
+	name := l.Name()
+	opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", name, name, name)
+	return a.printLab(l.Info())
+}
+
+func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
+	o.Version, o.Progress = version, opt.Progress
 	if rt, ok := opt.Runtime.(interface {
 		Versions(ctx context.Context) map[string]string
 	}); ok {
@@ -247,10 +265,14 @@ func (a *app) runCommand() *cobra.Command {
 			if err == nil {
 				err = errors.Join(f.checkWorlds(), f.apply(&s))
 			}
+			var c *trials.Cluster
+			if err == nil {
+				c, err = trials.New(&s)
+			}
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
-			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, &s, out, f.worlds, nil, opt)
+			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()
 			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)

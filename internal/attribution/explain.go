@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
 // Explain takes the gap apart. records are the run's, of all three worlds, in any
@@ -30,14 +29,11 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	if err := e.run(ctx, jobs, &t); err != nil {
 		return nil, fmt.Errorf("attribute the gap: %w", err)
 	}
-	labels := make([]string, len(e.Policies))
-	for i, p := range e.Policies {
-		labels[i] = trials.Label(p)
-	}
+	labels := e.Cluster.Labels()
 	a := &results.Attribution{Seeds: sortedSeeds(t.seeds), WideSeeds: len(wide), Methods: methods}
 	a.Means, a.Gains = t.Waterfalls(labels, comparisons)
 	a.Decisions = countDecisions(labels, byWorld[results.WorldPacket], byWorld[results.WorldFlow])
-	a.Transport, a.Alone, err = Transport(ctx, e.Flow, labels, byWorld[results.WorldPacket], byWorld[results.WorldReplay])
+	a.Transport, a.Alone, err = Transport(ctx, e.Flow.Config, labels, byWorld[results.WorldPacket], byWorld[results.WorldReplay])
 	if err != nil {
 		return nil, fmt.Errorf("classify transfers: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -20,27 +19,20 @@ const (
 
 // job is one run of one stage.
 type job struct {
-	stage    Stage
-	policy   scenarios.Policy
-	seed     uint64
-	requests []workload.Request
-	packet   []results.Record // whose decisions to repeat
-	luck     uint64           // other tie-break draws; 0: the requests' own
+	stage  Stage
+	policy scenarios.Policy
+	seed   uint64
+	load   *trials.Load
+	packet []results.Record // whose decisions to repeat
+	luck   uint64           // other tie-break draws; 0: the requests' own
 }
 
 // jobs lists the runs of the stages that the experiment has not made itself. packet
 // are the packet run's trials, and wide the flow world's seeds. It gives back the seeds
 // that were taken, all where the requests are not too many.
 func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, []uint64, error) {
-	requests := map[uint64][]workload.Request{}
-	load := func(seed uint64) (_ []workload.Request, err error) {
-		if requests[seed] == nil {
-			requests[seed], err = e.Requests(seed)
-		}
-		return requests[seed], err
-	}
 	byLabel := map[string]scenarios.Policy{}
-	for _, p := range e.Policies {
+	for _, p := range e.Cluster.Policies() {
 		byLabel[trials.Label(p)] = p
 	}
 	most := 0
@@ -50,28 +42,28 @@ func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, []uint64, error
 		}
 		most = max(most, len(t.records))
 	}
-	wide, draws := afford(packet, wide, len(e.Policies), most)
+	wide, draws := afford(packet, wide, len(e.Cluster.Policies()), most)
 	var out []job
-	for _, p := range e.Policies {
+	for _, p := range e.Cluster.Policies() {
 		for _, seed := range wide {
-			reqs, err := load(seed)
+			load, err := e.Cluster.Load(seed)
 			if err != nil {
 				return nil, nil, err
 			}
 			for _, stage := range []Stage{StageTier, StageRandom, StageFraming} {
-				out = append(out, job{stage: stage, policy: p, seed: seed, requests: reqs})
+				out = append(out, job{stage: stage, policy: p, seed: seed, load: load})
 			}
 		}
 	}
 	for _, t := range packet {
-		reqs, err := load(t.seed)
+		load, err := e.Cluster.Load(t.seed)
 		if err != nil {
 			return nil, nil, err
 		}
 		p := byLabel[t.policy]
-		out = append(out, job{stage: StageDecisions, policy: p, seed: t.seed, requests: reqs, packet: t.records})
+		out = append(out, job{stage: StageDecisions, policy: p, seed: t.seed, load: load, packet: t.records})
 		for k := range draws {
-			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, requests: reqs, luck: uint64(k + 1)})
+			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, load: load, luck: uint64(k + 1)})
 		}
 	}
 	return out, wide, nil

@@ -48,7 +48,7 @@ func TestStepsAddUpToTheGap(t *testing.T) {
 	a := explain(t, e, records)
 	require.Equal(t, []uint64{1, 2}, a.Seeds)
 	require.Equal(t, 3, a.WideSeeds)
-	require.Len(t, a.Means, 2*len(e.Policies))
+	require.Len(t, a.Means, 2*len(e.Cluster.Policies()))
 	require.Len(t, a.Gains, 2*len(comparisons))
 	for _, w := range append(a.Means, a.Gains...) {
 		require.Empty(t, w.Reason)
@@ -261,7 +261,7 @@ func TestExplainFails(t *testing.T) {
 	t.Run("naming the trial whose replay is of others", func(t *testing.T) {
 		t.Parallel()
 		e := experiment(t)
-		_, _, err := attribution.Transport(t.Context(), e.Flow, []string{"rr"}, []results.Record{{Policy: "rr", Seed: 4}}, nil)
+		_, _, err := attribution.Transport(t.Context(), e.Flow.Config, []string{"rr"}, []results.Record{{Policy: "rr", Seed: 4}}, nil)
 		assert.ErrorContains(t, err, "rr, seed 4")
 	})
 }

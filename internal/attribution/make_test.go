@@ -2,11 +2,11 @@ package attribution_test
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
@@ -21,42 +21,25 @@ func experiment(t *testing.T, settings ...string) *attribution.Experiment {
 	t.Helper()
 	s, err := scenarios.Load("quickstart", settings...)
 	require.NoError(t, err)
-	plan, err := fabric.New(s, s.Scale)
+	c, err := trials.New(s)
 	require.NoError(t, err)
-	return &attribution.Experiment{
-		Scenario: s, Plan: plan, Policies: s.Policies,
-		Flow: func(seed uint64) flowworld.Config {
-			cfg := trials.FlowWorld(s, plan, seed)
-			cfg.Framing = flowsim.FullSegmentFraming
-			return cfg
-		},
-		Requests: func(seed uint64) ([]workload.Request, error) {
-			reqs, _, err := workload.Generate(s, seed)
-			return reqs, err
-		},
-	}
+	return &attribution.Experiment{Cluster: c, Flow: trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming}}
 }
 
 // play runs all policies on the seeds, with what edit makes of the requests.
 func play(t *testing.T, e *attribution.Experiment, world string, seeds []uint64, edit func([]workload.Request)) []results.Record {
 	t.Helper()
 	var out []results.Record
-	for _, seed := range seeds {
-		for _, p := range e.Policies {
-			reqs, err := e.Requests(seed)
-			require.NoError(t, err)
-			if edit != nil {
-				edit(reqs)
-			}
-			d, err := trials.Serving(e.Scenario, e.Plan, trials.Trial{World: world, Policy: p, Seed: seed}, reqs, nil)
-			require.NoError(t, err)
-			w, err := flowworld.New(e.Flow(seed))
-			require.NoError(t, err)
-			require.NoError(t, w.Run(t.Context(), d))
-			records := d.Records()
-			trials.NamePaths(e.Plan, records)
-			out = append(out, records...)
+	for _, trial := range e.Cluster.Trials(world, seeds) {
+		l, err := e.Cluster.Load(trial.Seed)
+		require.NoError(t, err)
+		own := trials.Load{Requests: slices.Clone(l.Requests)}
+		if edit != nil {
+			edit(own.Requests)
 		}
+		records, err := trials.PlayLoad(t.Context(), e.Flow, e.Cluster, trial, &own)
+		require.NoError(t, err)
+		out = append(out, records...)
 	}
 	return out
 }
@@ -70,7 +53,7 @@ func replayed(t *testing.T, e *attribution.Experiment, packet []results.Record) 
 		for j < len(packet) && packet[j].Policy == packet[i].Policy && packet[j].Seed == packet[i].Seed {
 			j++
 		}
-		rows, err := flowworld.Replay(t.Context(), e.Flow(packet[i].Seed), packet[i:j])
+		rows, err := flowworld.Replay(t.Context(), e.Flow.Config(packet[i].Seed), packet[i:j])
 		require.NoError(t, err)
 		out = append(out, rows...)
 		i = j

@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -21,13 +20,9 @@ import (
 
 // Experiment is what the chain's own runs need to know.
 type Experiment struct {
-	Scenario *scenarios.Scenario
-	Plan     *fabric.Plan
-	Policies []scenarios.Policy
-	// Flow configures the flow world as it ran beside the packet run.
-	Flow func(seed uint64) flowworld.Config
-	// Requests gives a seed's requests, the same at each call.
-	Requests func(seed uint64) ([]workload.Request, error)
+	Cluster *trials.Cluster
+	// Flow is the flow world as it ran beside the packet run.
+	Flow trials.Flow
 }
 
 // run makes the runs on all CPUs and adds them to the table.
@@ -52,38 +47,30 @@ func (e *Experiment) run(ctx context.Context, jobs []job, t *Table) error {
 
 // play makes one run.
 func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error) {
-	s, cfg, requests := e.Scenario, e.Flow(j.seed), j.requests
+	c, flow, load := e.Cluster, e.Flow, j.load
 	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
 	if j.luck > 0 {
 		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherLuck{own, j.luck} }
 	}
 	switch j.stage {
 	case StageTier:
-		cfg.Paths, cfg.Framing = flowworld.PathTier, 0
+		flow.Paths, flow.Framing = flowworld.PathTier, 0
 	case StageRandom, StageFraming:
-		drawn := *s
-		drawn.Transfer.Paths = scenarios.PathsRandom
-		s, requests = &drawn, drawAgain(requests, j.seed)
+		c = c.Vary(func(s *scenarios.Scenario) { s.Transfer.Paths = scenarios.PathsRandom })
+		load = &trials.Load{Requests: drawAgain(load.Requests, j.seed)}
 		if j.stage == StageRandom {
-			cfg.Framing = 0
+			flow.Framing = 0
 		}
 	case StageDecisions:
 		t.Wrap = func(own scheduler.Policy) scheduler.Policy {
-			return newScript(e.Plan, own, requests, j.packet)
+			return newScript(c.Plan, own, load.Requests, j.packet)
 		}
 	}
-	d, err := trials.Serving(s, e.Plan, t, requests, nil)
-	if err != nil {
-		return nil, err
-	}
-	w, err := flowworld.New(cfg)
+	records, err := trials.PlayLoad(ctx, flow, c, t, load)
 	if err != nil {
 		return nil, fmt.Errorf("stage %s: %w", j.stage, err)
 	}
-	if err := w.Run(ctx, d); err != nil {
-		return nil, fmt.Errorf("stage %s, %s, seed %d: %w", j.stage, trials.Label(j.policy), j.seed, err)
-	}
-	return d.Records(), nil
+	return records, nil
 }
 
 // pathSeed keeps the stages' path draws apart from those of the requests.

@@ -8,11 +8,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -125,10 +125,12 @@ func (c *Calibration) onFabric(ctx context.Context, pods int, scale float64, wor
 	if err != nil {
 		return err
 	}
-	plan, err := fabric.New(s, scenarios.Scale{Rate: scale, Time: 1})
+	s.Scale.Rate = scale
+	cluster, err := trials.New(s)
 	if err != nil {
 		return err
 	}
+	plan := cluster.Plan
 	f, err := kernel.Apply(ctx, Lab, plan, kernel.Options{})
 	if err != nil {
 		return fmt.Errorf("calibrate: %w (`netkvlab down %s` removes an earlier one)", err, Lab)

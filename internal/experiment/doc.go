@@ -1,5 +1,8 @@
-// Package experiment runs a scenario's policies and seeds on a lab and fills the
-// run folder. It owns the order of things: requests are generated once a seed and
-// given to every policy, agents are reset between trials, and everything that costs
-// CPU (path names, records, JSON) happens outside the timed part. Start at run.go.
+// Package experiment runs trials and writes them down. Run plays every policy on every
+// seed of a scenario, in the packet world on labs side by side and in the flow world beside
+// it, and fills a run folder; Simulate does the flow world's part alone.
+//
+// The trial is the unit: each carries its own evidence, is judged by itself, and is repeated
+// by itself when something outside of the experiment spoiled it. Lanes is the part that
+// plays packet trials on labs; a sweep uses it too. Start reading at run.go, then lanes.go.
 package experiment

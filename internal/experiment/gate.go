@@ -10,18 +10,16 @@ type gate struct {
 	opened  sync.Cond
 	members int
 	arrived int
-	passed  int // how often it has opened; in odd states trials are under way
-	// begin and end are called when trials begin, and when the last has ended.
-	begin, end func()
+	passed  int // how often it has opened
 }
 
-func newGate(members int, begin, end func()) *gate {
-	g := &gate{members: members, begin: begin, end: end}
+func newGate(members int) *gate {
+	g := &gate{members: members}
 	g.opened.L = &g.mu
 	return g
 }
 
-// wait returns when all members are there. Nil waits for nobody.
+// wait returns when all members are there. Nil waits for none.
 func (g *gate) wait() {
 	if g == nil {
 		return
@@ -44,10 +42,6 @@ func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.members--
-	if g.members == 0 && g.passed%2 == 1 { // the last left in the middle of its trial
-		g.passed++
-		g.end()
-	}
 	g.lockedOpen()
 }
 
@@ -56,10 +50,6 @@ func (g *gate) lockedOpen() {
 		return
 	}
 	g.arrived = 0
-	if g.passed++; g.passed%2 == 1 {
-		g.begin()
-	} else {
-		g.end()
-	}
+	g.passed++
 	g.opened.Broadcast()
 }

@@ -4,106 +4,199 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// Trials run on lanes: one lab each, and its own evidence. Lanes share nothing while
-// trials run but the queue of trials, the host and the progress that a person sees.
-
-// turn is one trial and its place in the order that a reader expects: by seed, then policy.
-type turn struct {
+// Work is one trial to play in the packet world.
+type Work struct {
 	trials.Trial
-	n    int
-	name string
-	load *load
+	Cluster *trials.Cluster // its plan must be that of the labs
+	Name    string          // as progress and reasons call it: "rr, seed 1"
 }
 
-// page collects what a trial writes, until it is its turn.
-type page struct {
-	records []results.Record
-	links   []results.LinkSample
+// Played is a trial with all its attempts behind it.
+type Played struct {
+	*packetworld.Outcome // of the attempt that counts, the last
+	Judgement            fidelity.Judgement
+	Lab                  string
+	Attempts             int
 }
 
-// turns lists the trials in order.
-func (r *run) turns() ([]turn, error) {
-	policies := r.policies()
-	total := len(r.opt.Scenario.Seeds) * len(policies)
-	var out []turn
-	for _, seed := range r.opt.Scenario.Seeds {
-		load, err := r.load(seed)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range policies {
-			n := len(out)
-			out = append(out, turn{
-				Trial: trials.Trial{World: results.WorldPacket, Policy: p, Seed: seed}, n: n, load: load,
-				name: fmt.Sprintf("%s, seed %d (trial %d of %d)", trials.Label(p), seed, n+1, total),
-			})
-		}
+// Keeper takes what lanes give. Both methods may be called by several lanes at once, and
+// their errors end the work.
+type Keeper interface {
+	// Keep takes a trial that is done, the n-th of the work; also one that was cut.
+	Keep(n int, p *Played) error
+	// PutAside takes a spoiled attempt of a trial, which is then repeated.
+	PutAside(n int, p *Played) error
+}
+
+// Lanes play trials on labs: one lab each, with the trials' own evidence. They share nothing
+// while trials run but the queue, the host and the progress that a person sees.
+type Lanes struct {
+	Labs []*lab.Lab
+	// Total is how many trials progress counts; the work's own number where it is 0.
+	Total    int
+	Progress Progress
+}
+
+// Play plays all the work, each trial at most Limits.Repeats times more than once when it was
+// spoiled. A lane that fails ends it, but trials that are under way elsewhere, which it does
+// not touch, come to their end.
+func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
+	total := l.Total
+	if total == 0 {
+		total = len(work)
 	}
-	return out, nil
-}
-
-// packetTrials runs all trials on all labs.
-func (r *run) packetTrials(ctx context.Context) error {
-	queue, err := r.turns()
-	if err != nil {
+	shown := newTrialProgress(l.Progress, total, len(l.Labs))
+	lanes := make([]*lane, len(l.Labs))
+	for i, one := range l.Labs {
+		lanes[i] = &lane{lab: one, labs: l.Labs, shown: shown}
+	}
+	if err := ready(ctx, lanes, work[0].Cluster, l.Progress); err != nil {
 		return err
 	}
-	lanes := r.lanes(len(queue))
-	defer func() {
-		for _, l := range lanes {
-			r.evidence.Merge(&l.evidence)
+	if len(lanes) > 1 {
+		together := newGate(len(lanes))
+		for i, one := range lanes {
+			one.gate, one.lag = together, time.Duration(i)*trials.Stagger
 		}
-	}()
-	if err := r.ready(ctx, lanes); err != nil {
+	}
+	q := &queue{work: work}
+	errs := make([]error, len(lanes))
+	var wg sync.WaitGroup
+	for i, one := range lanes {
+		wg.Go(func() {
+			defer one.gate.leave()
+			for n, w, ok := q.next(); ok; n, w, ok = q.next() {
+				if err := one.play(ctx, n, w, k); err != nil {
+					q.stop()
+					errs[i] = fmt.Errorf("%s: %w", w.Name, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// ready configures every fabric, compares it with its plan and calibrates it, all side by
+// side as the trials will be, and returns when the last is done.
+func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progress) error {
+	progress.Phase("choosing source ports for every path and opening connections")
+	g, inner := errgroup.WithContext(ctx)
+	for _, one := range lanes {
+		g.Go(func() (err error) {
+			one.world, err = packetworld.New(inner, one.lab, c, one.options())
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
 		return err
 	}
-	book := &book{run: r, waiting: map[int]*page{}}
-	share := &share{queue: queue}
-	if len(lanes) > 1 { // one alone watches the host itself
-		g := newGate(len(lanes), r.host.Start, r.host.Stop)
-		for i, l := range lanes {
-			l.gate, l.lag = g, time.Duration(i)*trials.Stagger
-		}
-	}
-	err = share.run(ctx, lanes, book)
-	return errors.Join(err, book.close())
-}
-
-// lanes splits the run into one a lab. All see the same scenario and plan.
-func (r *run) lanes(trials int) []*run {
-	told := newTold(r.opt.Progress, trials, len(r.labs))
-	out := make([]*run, len(r.labs))
-	for i, l := range r.labs {
-		out[i] = &run{opt: r.opt, plan: r.plan, lab: l, told: told, workload: r.workload}
-	}
-	if len(out) == 1 {
-		out[0].host = r.host
-	}
-	return out
-}
-
-// ready compares every fabric with its plan and calibrates it, all side by side as the
-// trials will be, and returns when the last is done: the barrier before the trials.
-func (r *run) ready(ctx context.Context, lanes []*run) error {
-	g, ctx := errgroup.WithContext(ctx)
-	for _, l := range lanes {
+	progress.Phase("calibrating: lone transfers over every tier")
+	g, inner = errgroup.WithContext(ctx)
+	for _, one := range lanes {
 		g.Go(func() error {
-			if err := l.verify(ctx, "before the first trial"); err != nil {
+			if err := one.world.Verify(inner); err != nil {
 				return err
 			}
-			return l.calibrate(ctx)
+			return one.world.Calibrate(inner)
 		})
 	}
 	return g.Wait()
+}
+
+// queue hands trials out to lanes.
+type queue struct {
+	mu   sync.Mutex
+	work []Work
+	at   int
+}
+
+// next is the next trial and its place; none is left once a lane has failed.
+func (q *queue) next() (int, Work, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.at >= len(q.work) {
+		return 0, Work{}, false
+	}
+	q.at++
+	return q.at - 1, q.work[q.at-1], true
+}
+
+func (q *queue) stop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.at = len(q.work)
+}
+
+// lane plays trials on one lab.
+type lane struct {
+	lab   *lab.Lab
+	labs  []*lab.Lab // of all lanes, whose CPU time is the run's own
+	world *packetworld.World
+	gate  *gate         // keeps it in step with the others; nil where there are none
+	lag   time.Duration // after which it begins a trial, once the gate has opened
+	shown *trialProgress
+	trial string // the one that is played, and
+	label string // that with its attempt
+}
+
+func (l *lane) options() packetworld.Options {
+	return packetworld.Options{
+		Watch: func() *fidelity.Host {
+			host := fidelity.NewHost(os.DirFS("/proc"))
+			host.Own = func() time.Duration { return used(l.labs) }
+			return host
+		},
+		Begin: func(ctx context.Context) error {
+			l.gate.wait()
+			return wait(ctx, l.lag)
+		},
+		End:        func() { l.gate.wait() },
+		OnProgress: func(ended, total int) { l.shown.step(l.trial, l.label, ended, total) },
+	}
+}
+
+// play plays one trial until it is not spoiled, or has been repeated often enough.
+func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
+	if err := l.world.Use(ctx, w.Cluster); err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		l.begin(w, attempt)
+		out, err := l.world.Play(ctx, w.Trial)
+		if out == nil {
+			return err
+		}
+		p := &Played{Outcome: out, Judgement: fidelity.Judge(out.Evidence), Lab: l.lab.Name(), Attempts: attempt}
+		if err != nil || !p.Judgement.Spoiled || attempt > w.Cluster.Scenario.Limits.Repeats {
+			return errors.Join(err, k.Keep(n, p))
+		}
+		if err := k.PutAside(n, p); err != nil {
+			return fmt.Errorf("put attempt %d aside: %w", attempt, err)
+		}
+	}
+}
+
+func (l *lane) begin(w Work, attempt int) {
+	l.trial, l.label = w.Name, w.Name
+	if attempt > 1 {
+		l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
+	}
+	l.shown.begin(l.trial, l.label)
 }
 
 // wait returns after d, or when the context ends, with its error.
@@ -116,148 +209,19 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// share hands trials out to lanes.
-type share struct {
-	mu    sync.Mutex
-	queue []turn
-}
-
-// next is the next trial; none is left once a lane has failed.
-func (s *share) next() (turn, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) == 0 {
-		return turn{}, false
-	}
-	t := s.queue[0]
-	s.queue = s.queue[1:]
-	return t, true
-}
-
-func (s *share) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.queue = nil
-}
-
-// run works until no trial is left. A lane that fails ends the run, but the trials
-// that are under way elsewhere, which it does not touch, come to their end.
-func (s *share) run(ctx context.Context, lanes []*run, b *book) error {
-	errs := make([]error, len(lanes))
-	var wg sync.WaitGroup
-	for i, l := range lanes {
-		wg.Go(func() {
-			defer l.gate.leave()
-			for t, ok := s.next(); ok; t, ok = s.next() {
-				l.page = &page{}
-				err := l.trial(ctx, t)
-				if err = errors.Join(err, b.enter(t.n, l.page)); err != nil {
-					s.stop()
-					errs[i] = err
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-// book writes trials' pages in the trials' order, each as soon as all before it are
-// written: what a killed run leaves is the beginning of the run.
-type book struct {
-	run *run
-
-	mu      sync.Mutex
-	waiting map[int]*page
-	next    int
-}
-
-func (b *book) enter(n int, p *page) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.waiting[n] = p
-	for b.waiting[b.next] != nil {
-		if err := b.lockedWrite(b.next); err != nil {
-			return err
-		}
-		b.next++
-	}
-	return nil
-}
-
-// close writes what waits behind a trial that will never come.
-func (b *book) close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var errs []error
-	for ; len(b.waiting) > 0; b.next++ {
-		if b.waiting[b.next] != nil {
-			errs = append(errs, b.lockedWrite(b.next))
+// used is the CPU time of this program and of the labs' agents. Those that have ended
+// meanwhile no longer count: they are then taken for other processes.
+func used(labs []*lab.Lab) (sum time.Duration) {
+	pids := []int{os.Getpid()}
+	for _, l := range labs {
+		for _, a := range l.Agents {
+			pids = append(pids, a.PID)
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (b *book) lockedWrite(n int) error {
-	p := b.waiting[n]
-	delete(b.waiting, n)
-	for _, s := range p.links {
-		if err := b.run.out.AppendLink(s); err != nil {
-			return err
+	for _, pid := range pids {
+		if u, err := nodes.UsageOf(pid); err == nil {
+			sum += u.CPU
 		}
 	}
-	if err := b.run.keep(p.records); err != nil {
-		return err
-	}
-	return b.run.out.Flush()
-}
-
-// told turns the progress of trials side by side into one line.
-type told struct {
-	progress      progress
-	trials, lanes int
-
-	mu      sync.Mutex
-	started time.Time
-	ended   map[string]int // requests, by trial
-	total   int            // requests of a trial
-}
-
-func newTold(p progress, trials, lanes int) *told {
-	return &told{progress: p, trials: trials, lanes: lanes, ended: map[string]int{}}
-}
-
-// progress is what a person sees of a run.
-type progress interface {
-	Phase(format string, args ...any)
-	Step(phase string, done, total int, left time.Duration)
-}
-
-// begin says that a trial begins.
-func (t *told) begin(name string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.started.IsZero() || t.lanes == 1 {
-		t.started = time.Now()
-	}
-	t.progress.Phase("%s", name)
-}
-
-// step says how many of a trial's requests have ended.
-func (t *told) step(name string, ended, total int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	spent := time.Since(t.started)
-	if t.lanes == 1 {
-		t.progress.Step(name, ended, total, left(spent, ended, total))
-		return
-	}
-	t.ended[name], t.total = ended, max(t.total, total)
-	sum := 0
-	for _, n := range t.ended {
-		sum += n
-	}
-	all := t.total * t.trials
-	t.progress.Step(fmt.Sprintf("%d trials in %d fabrics", t.trials, t.lanes), sum, all, left(spent, sum, all))
+	return sum
 }

@@ -3,33 +3,28 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
-	"time"
 
-	"github.com/netkvlab/netkvlab/fabric"
-	"github.com/netkvlab/netkvlab/internal/controller"
-	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/internal/packet"
+	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
-	"github.com/netkvlab/netkvlab/nodes"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Options say what of a scenario to run and where to write it.
+// Options say what of a cluster's scenario to run and where to write it.
 type Options struct {
 	// Worlds are results.WorldPacket, results.WorldFlow or both; none means both.
-	Worlds   []string
-	Scenario *scenarios.Scenario // the lab's, perhaps with fewer policies or other seeds
-	Out      string              // run folder, made by Run; must be absent or empty
+	Worlds []string
+	// Cluster has the lab's plan; its scenario may have fewer policies or other seeds.
+	Cluster  *trials.Cluster
+	Out      string // run folder, made by Run; must be absent or empty
 	Version  string
 	Notes    []string          // what a reader must know of how the run was set up
 	Runtimes map[string]string // container runtime versions for host.json
-	Progress *lab.Progress
+	Progress Progress
 }
 
 // Outcome is what a run gives back beside its folder.
@@ -42,66 +37,33 @@ type Outcome struct {
 // run is one experiment in progress.
 type run struct {
 	opt     Options
-	plan    *fabric.Plan
-	lab     *lab.Lab   // the first of labs, or a lane's own; nil where there is no packet world
-	labs    []*lab.Lab // same plan, trials side by side
+	cluster *trials.Cluster
+	labs    []*lab.Lab // of one plan, for trials side by side; none where there is no packet world
 	out     *results.Writer
 	records []results.Record
-	// host and evidence are what the verdict is made of; host is nil in a lane that
-	// others run beside, since there is one host for all.
-	host     *fidelity.Host
-	evidence fidelity.Evidence
+	packet  *orderedWriter // what the packet world's trials gave
 	// scaling is what the scale does not preserve.
-	scaling []results.ScalingFigure
-	// attribution of the gap; nil where only one world ran
-	attribution *results.Attribution
+	scaling     []results.ScalingFigure
+	attribution *results.Attribution // of the gap; nil where only one world ran
 	// workload is what a reader must know of what arrived.
 	workload []string
-	// told and page are a lane's: whom to tell of a trial, and where it is written.
-	told *told
-	page *page
-	gate *gate         // keeps it in step with the others; nil where there are none
-	lag  time.Duration // after which it begins a trial, once the gate has opened
 }
 
-// Run runs every policy on every seed, in the packet world on the lab and in the flow
+// Run runs every policy on every seed, in the packet world on the labs and in the flow
 // world beside it, and writes the run folder. When the context ends or an agent is
 // lost, what has been measured is written, marked as interrupted, and the error is
 // returned with the outcome.
 //
-// Several labs of the same scenario run its trials side by side. The folder is the same
-// as one lab's, in the same order; the evidence is that of all.
+// Several labs of the same plan run trials side by side. The folder is the same as one
+// lab's, in the same order.
 func Run(ctx context.Context, labs []*lab.Lab, opt Options) (*Outcome, error) {
-	host := fidelity.NewHost(os.DirFS("/proc"))
-	host.Own = func() time.Duration { return used(labs) }
-	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: host})
-}
-
-// used is the CPU time of this program and of the labs' agents. Those that have ended
-// meanwhile no longer count, which makes others of them.
-func used(labs []*lab.Lab) (sum time.Duration) {
-	pids := []int{os.Getpid()}
-	for _, l := range labs {
-		for _, a := range l.Agents {
-			pids = append(pids, a.PID)
-		}
-	}
-	for _, pid := range pids {
-		if u, err := nodes.UsageOf(pid); err == nil {
-			sum += u.CPU
-		}
-	}
-	return sum
+	return start(ctx, &run{opt: opt, cluster: opt.Cluster, labs: labs})
 }
 
 // Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.
 func Simulate(ctx context.Context, opt Options) (*Outcome, error) {
-	plan, err := fabric.New(opt.Scenario, opt.Scenario.Scale)
-	if err != nil {
-		return nil, err
-	}
 	opt.Worlds = []string{results.WorldFlow}
-	return start(ctx, &run{opt: opt, plan: plan})
+	return start(ctx, &run{opt: opt, cluster: opt.Cluster})
 }
 
 func start(ctx context.Context, r *run) (*Outcome, error) {
@@ -109,7 +71,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.out = w
+	r.out, r.packet = w, newOrderedWriter(w)
 	if err := r.describe(); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -120,7 +82,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if err := r.scaled(); err != nil {
 		runErr = errors.Join(runErr, err)
 	}
-	summary := results.Summarize(r.records, r.meta(runErr != nil))
+	summary := results.Summarize(r.records, r.meta(context.WithoutCancel(ctx), runErr != nil))
 	summary.Attribution = r.attribution
 	if err := w.Finish(summary); err != nil {
 		return nil, errors.Join(runErr, err)
@@ -128,27 +90,18 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	return &Outcome{Summary: summary, Records: r.records, Folder: w.Dir()}, runErr
 }
 
-// worlds runs what was asked for. The flow world comes second: it needs all CPUs, and
-// replays what the packet world decided.
+// worlds runs what was asked for. The flow world comes second: it needs all CPUs.
 func (r *run) worlds(ctx context.Context) error {
-	if r.runs(results.WorldPacket) {
+	if r.emulated() {
 		if err := r.packetTrials(ctx); err != nil {
 			return err
 		}
 	}
-	if r.lab != nil {
-		again, err := r.replays(ctx)
-		if err != nil {
-			return err
-		}
-		if r.runs(results.WorldFlow) {
-			if err := r.keep(again); err != nil {
-				return err
-			}
-		}
-	}
 	if !r.runs(results.WorldFlow) {
 		return nil
+	}
+	if err := r.keep(r.packet.replays()); err != nil {
+		return err
 	}
 	if err := r.flowTrials(ctx); err != nil {
 		return err
@@ -156,13 +109,51 @@ func (r *run) worlds(ctx context.Context) error {
 	return r.attribute(ctx)
 }
 
+// emulated says that there is a packet world.
+func (r *run) emulated() bool { return len(r.labs) > 0 }
+
 func (r *run) runs(world string) bool {
 	return len(r.opt.Worlds) == 0 || slices.Contains(r.opt.Worlds, world)
 }
 
+// packetTrials plays all trials on all labs.
+func (r *run) packetTrials(ctx context.Context) error {
+	for _, seed := range r.cluster.Scenario.Seeds {
+		if err := r.load(seed); err != nil {
+			return err
+		}
+	}
+	var work []Work
+	for _, t := range r.cluster.Trials(results.WorldPacket, r.cluster.Scenario.Seeds) {
+		t.Stopwatch = packetworld.Stopwatch
+		work = append(work, Work{Trial: t, Cluster: r.cluster, Name: fmt.Sprintf("%s, seed %d", trials.Label(t.Policy), t.Seed)})
+	}
+	r.packet.work = work
+	lanes := Lanes{Labs: r.labs, Progress: r.opt.Progress}
+	err := lanes.Play(ctx, work, r.packet)
+	err = errors.Join(err, r.packet.flush())
+	r.records = r.packet.records()
+	return err
+}
+
+// load makes what arrives on a seed, and notes what a reader must know of it.
+func (r *run) load(seed uint64) error {
+	l, err := r.cluster.Load(seed)
+	if err != nil {
+		return err
+	}
+	if r.workload == nil { // the same for all seeds
+		for _, text := range l.Remarks {
+			r.opt.Progress.Note("%s", text)
+			r.workload = append(r.workload, text)
+		}
+	}
+	return nil
+}
+
 // describe writes what is known before the first request.
 func (r *run) describe() error {
-	text, err := r.opt.Scenario.Marshal()
+	text, err := r.cluster.Scenario.Marshal()
 	if err != nil {
 		return err
 	}
@@ -173,57 +164,9 @@ func (r *run) describe() error {
 	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(host))
 }
 
-// policies are the scenario's, or the one pseudo-policy of explicit flows.
-func (r *run) policies() []scenarios.Policy {
-	if r.flows() {
-		return []scenarios.Policy{{Name: controller.FlowsPolicy}}
-	}
-	return r.opt.Scenario.Policies
-}
-
-func (r *run) flows() bool { return r.opt.Scenario.Workload.Kind == scenarios.WorkloadFlows }
-
-// load is what arrives in all trials of a seed.
-type load struct {
-	requests []workload.Request
-	flows    []workload.FlowRequest
-}
-
-func (r *run) load(seed uint64) (*load, error) {
-	s := r.opt.Scenario
-	if r.flows() {
-		f, err := workload.LoadFlows(s, seed)
-		return &load{flows: f}, err
-	}
-	reqs, rep, err := workload.Generate(s, seed)
-	if err != nil {
-		return nil, err
-	}
-	if r.workload == nil { // the same for all seeds
-		for _, text := range rep.Remarks() {
-			r.opt.Progress.Note("%s", text)
-			r.workload = append(r.workload, text)
-		}
-	}
-	return &load{requests: reqs}, nil
-}
-
-// driver builds a trial's driver; decisions are timed in the packet world only, so
-// that the flow world's records are the same every time.
-func (r *run) driver(t trials.Trial, l *load) (controller.Driver, error) {
-	if r.flows() {
-		return trials.Flows(r.opt.Scenario, r.plan, t.World, t.Seed, l.flows)
-	}
-	var stopwatch func() int64
-	if t.World == results.WorldPacket {
-		stopwatch = packet.Stopwatch
-	}
-	return trials.Serving(r.opt.Scenario, r.plan, t, l.requests, stopwatch)
-}
-
 // scaled tells what the scale changed for the transfers that were measured.
 func (r *run) scaled() (err error) {
-	if r.lab == nil {
+	if !r.emulated() {
 		return nil
 	}
 	var bytes, n float64
@@ -232,21 +175,18 @@ func (r *run) scaled() (err error) {
 			bytes, n = bytes+float64(rec.PayloadBytes), n+1
 		}
 	}
-	r.scaling, err = scaling.Changes(r.opt.Scenario, r.plan, bytes/max(1, n))
+	r.scaling, err = scaling.Changes(r.cluster, bytes/max(1, n))
 	return err
 }
 
-func (r *run) meta(interrupted bool) results.Meta {
-	s := r.opt.Scenario
-	labels := make([]string, 0, len(s.Policies))
-	for _, p := range r.policies() {
-		labels = append(labels, trials.Label(p))
-	}
+func (r *run) meta(ctx context.Context, interrupted bool) results.Meta {
+	s := r.cluster.Scenario
 	return results.Meta{
 		Version: r.opt.Version, Scenario: s.Name, Seeds: s.Seeds,
-		Scale:    results.Scale{Rate: r.plan.Scale.Rate, Time: r.plan.Scale.Time},
+		Scale:    results.Scale{Rate: r.cluster.Plan.Scale.Rate, Time: r.cluster.Plan.Scale.Time},
 		Scaling:  r.scaling,
 		SLO:      results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT},
-		Fidelity: r.fidelity(interrupted), Interrupted: interrupted, Policies: labels, Worlds: r.opt.Worlds,
+		Fidelity: r.fidelity(ctx, interrupted), Trials: r.packet.judged(), Interrupted: interrupted,
+		Policies: r.cluster.Labels(), Worlds: r.opt.Worlds,
 	}
 }

@@ -13,8 +13,9 @@ import (
 const (
 	// busyIdle is the idle share under which a window counts as overloaded.
 	busyIdle = 0.10
-	// Shares of overloaded windows.
+	// Shares of overloaded windows, and how many a trial may have whatever its length.
 	busyDegraded, busyInvalid = 0.02, 0.20
+	busyAllowed               = 2
 	// othersNoted is the share of CPU time from which other processes are named as the cause.
 	othersNoted = 0.10
 	// stealDegraded is the share of CPU time that a hypervisor took.
@@ -32,20 +33,21 @@ const (
 	servedInvalid = 0.90
 	// strayInvalid is how far a port's bytes may be from what the records send over it.
 	strayInvalid = 0.02
+	// enoughPolls and enoughAlone are the least polls of the oracle, and transfers that met no
+	// other, by which one trial is judged; with fewer they are judged over the whole run.
+	enoughPolls, enoughAlone = 5, 20
 	// backgroundDegraded is how far, relatively, background may be from what was asked.
 	backgroundDegraded = 0.05
 	// Lone transfers of the calibration against the fluid model.
 	loneDegraded, loneInvalid = 0.02, 0.20
 )
 
-// Evidence is what a run measured of itself. The zero value is a run without fault.
+// Evidence is what a trial measured of itself. The zero value is a trial without fault.
 type Evidence struct {
-	// Interrupted: the run was cut short.
-	Interrupted bool
 	// Faults are sentences about what makes the records wrong: bytes that do not add
 	// up, agents that were lost, a fabric that is not what was planned.
 	Faults []string
-	// Host is the load while trials ran.
+	// Host is the load while the trial ran.
 	Host HostLoad
 	// StoodStill is the longest time that the controller itself did not run.
 	StoodStill time.Duration
@@ -96,14 +98,55 @@ func (t *Transport) limited() float64 {
 	return float64(t.Limited) / float64(t.Busy)
 }
 
+// Cause says where a reason comes from.
+type Cause int
+
+// The causes of a reason.
+const (
+	// Effect: a figure that is off, whatever the cause.
+	Effect Cause = iota
+	// Inside: the experiment's own doing, such as a load that the host does not carry.
+	// Repeating the trial until it passes would select for luck.
+	Inside
+	// Outside: something that has nothing to do with the experiment, such as other
+	// processes, a hypervisor, or a CPU that stopped while the host was otherwise idle.
+	Outside
+)
+
+// Judgement is the verdict on one trial.
+type Judgement struct {
+	results.Fidelity
+	// Spoiled: the trial is not good for a cause outside of the experiment, and no cause
+	// inside of it is known. It may be repeated.
+	Spoiled bool
+
+	found map[check]bool // the checks that gave a reason, of those below
+}
+
+// check names a check that one trial may have too little data for.
+type check string
+
+const (
+	checkBusy       check = "busy"
+	checkBackground check = "background"
+	checkAlone      check = "alone"
+)
+
 // judge collects reasons.
-type judge struct{ results.Fidelity }
+type judge struct {
+	results.Fidelity
+	cause           Cause // of the reasons that are added next
+	inside, outside bool
+	found           map[check]bool
+}
 
 func (j *judge) add(verdict, format string, args ...any) {
 	if j.Verdict != results.VerdictInvalid {
 		j.Verdict = verdict
 	}
 	j.Reasons = append(j.Reasons, fmt.Sprintf(format, args...))
+	j.inside = j.inside || j.cause == Inside
+	j.outside = j.outside || j.cause == Outside
 }
 
 // degraded and invalid add a reason.
@@ -115,6 +158,9 @@ func (j *judge) invalid(format string, args ...any) {
 	j.add(results.VerdictInvalid, format, args...)
 }
 
+// note remembers that a check gave a reason, if one was added since there were n.
+func (j *judge) note(c check, n int) { j.found[c] = j.found[c] || len(j.Reasons) > n }
+
 // beyond adds a reason if a figure is above a limit.
 func (j *judge) beyond(figure, degraded, invalid float64, format string, args ...any) {
 	switch {
@@ -125,57 +171,95 @@ func (j *judge) beyond(figure, degraded, invalid float64, format string, args ..
 	}
 }
 
-// Judge gives the verdict and its reasons, the gravest kinds first.
-func Judge(e *Evidence) results.Fidelity {
-	j := judge{results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: []string{}, Figures: figures(e)}}
+// Judge gives the verdict on a trial and its reasons, the gravest kinds first.
+func Judge(e *Evidence) Judgement {
+	j := newJudge(e)
+	j.cause = Inside
 	for _, f := range e.Faults {
 		j.invalid("%s", f)
-	}
-	if e.Interrupted {
-		j.degraded("the run was cut short: the requests that ended are not a sample of all")
 	}
 	if e.PortFailures > 0 {
 		j.invalid("%d requests failed because a pair had no source port left on a path: a limit of the emulation, not of the network; lower the load or use more instances", e.PortFailures)
 	}
 	j.host(e)
+	j.cause = Effect
 	j.transport(&e.Transport)
 	j.ports(&e.Ports)
-	j.background(e)
-	j.transfers(e)
-	return j.Fidelity
+	if e.Oracle.Polls >= enoughPolls {
+		j.background(e)
+	}
+	j.calibration(e.Calibration)
+	if e.Alone != nil && e.Alone.N >= enoughAlone {
+		j.alone(e.Alone)
+	}
+	return Judgement{Fidelity: j.Fidelity, Spoiled: j.outside && !j.inside, found: j.found}
 }
 
+func newJudge(e *Evidence) *judge {
+	return &judge{found: map[check]bool{}, Fidelity: results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: []string{}, Figures: figures(e)}}
+}
+
+// host judges what the machine did to the trial. A timer that was late, or a program that
+// stood still, while the run did not overload the host, was stopped from outside.
 func (j *judge) host(e *Evidence) {
 	h := &e.Host
+	j.cause = Inside
 	if h.Err != nil {
 		j.degraded("the host's idle time could not be watched: %v", h.Err)
 	}
-	if h.Windows > 0 {
-		share := float64(h.Busy) / float64(h.Windows)
-		what := "short of CPU"
-		if share > busyInvalid {
-			what = "overloaded"
-		}
-		advice := "raise scale.rate"
-		if h.Others > othersNoted {
-			advice = fmt.Sprintf("processes other than this run took %.0f%% of the CPU time: stop them, or raise scale.rate", 100*h.Others)
-		}
-		j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
-			what, 100*busyIdle, 100*share, h.Windows, Window, advice)
+	if h.short(busyAllowed) && !h.outside() {
+		j.busy(h)
 	}
-	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
 	if h.SoftnetDrops > 0 {
 		j.degraded("the host dropped %d packets between the emulated ports (softnet backlog): they are no loss of the network's; raise net.core.netdev_max_backlog or scale.rate", h.SoftnetDrops)
 	}
 	if h.MemoryPressure > 0 {
 		j.degraded("the host's TCP memory was under pressure in %d of %d windows: raise net.ipv4.tcp_mem", h.MemoryPressure, h.Windows)
 	}
+	if !j.inside {
+		j.cause = Outside
+	}
+	if h.short(busyAllowed) && h.outside() {
+		j.busy(h)
+	}
+	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
 	if e.StoodStill > 0 {
 		j.degraded("netkvlab stood still for %v: it was stopped, or the host was", e.StoodStill.Round(time.Millisecond))
 	}
 	if e.TimerLate > lateDegraded {
 		j.degraded("a timer of agent %s was %v late: it was stopped, or had no CPU", e.TimerLateOf, e.TimerLate.Round(time.Millisecond))
 	}
+}
+
+// short says that the host had too little idle time in more windows than may be.
+func (h *HostLoad) short(allowed int) bool {
+	return h.Busy > allowed && float64(h.Busy) > busyDegraded*float64(h.Windows)
+}
+
+// busy adds the reason that the host was short of CPU.
+func (j *judge) busy(h *HostLoad) {
+	defer j.note(checkBusy, len(j.Reasons))
+	share := float64(h.Busy) / float64(h.Windows)
+	what := "short of CPU"
+	if share > busyInvalid {
+		what = "overloaded"
+	}
+	advice := "raise scale.rate"
+	if h.Others > othersNoted {
+		advice = fmt.Sprintf("processes other than this run took %.0f%% of the CPU time: stop them, or raise scale.rate", 100*h.Others)
+	}
+	j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
+		what, 100*busyIdle, 100*share, h.Windows, Window, advice)
+}
+
+// outsideIdle is the mean idle share that a host must have had without the CPU time of
+// others for those to be the cause of its windows without idle time.
+const outsideIdle = 0.25
+
+// outside says that others took the CPU time that was missing: other processes, or a hypervisor.
+func (h *HostLoad) outside() bool {
+	taken := h.Others + h.Steal
+	return taken > othersNoted && h.Idle+taken >= outsideIdle
 }
 
 func (j *judge) transport(t *Transport) {
@@ -198,9 +282,7 @@ func (j *judge) ports(p *Ports) {
 }
 
 func (j *judge) background(e *Evidence) {
-	if e.Oracle.Polls == 0 {
-		return
-	}
+	defer j.note(checkBackground, len(j.Reasons))
 	for tier, asked := range e.Asked {
 		if got := e.Oracle.Truth[tier]; asked > 0 {
 			j.beyond(abs(got/asked-1), backgroundDegraded, 0, "background used %.1f%% of the links of tier %d, %.1f%% were asked for", 100*got, tier, 100*asked)
@@ -208,19 +290,21 @@ func (j *judge) background(e *Evidence) {
 	}
 }
 
-func (j *judge) transfers(e *Evidence) {
-	if c := e.Calibration; c != nil {
-		for _, l := range c.Lone {
-			j.beyond(abs(l.OffPct)/100, loneDegraded, loneInvalid, "a lone transfer over tier %d took %+.1f%% from ideal (median of %d)", l.Tier, l.OffPct, l.N)
-		}
-		if p := c.Pair; p != nil {
-			j.beyond(abs(p.LastOffPct)/100, loneDegraded, loneInvalid, "two transfers on one link were done %+.1f%% from ideal: the link was not kept busy, or not shared", p.LastOffPct)
-		}
-	}
-	a := e.Alone
-	if a == nil {
+// calibration judges the transfers on the empty fabric, before the first trial.
+func (j *judge) calibration(c *results.Calibration) {
+	if c == nil {
 		return
 	}
+	for _, l := range c.Lone {
+		j.beyond(abs(l.OffPct)/100, loneDegraded, loneInvalid, "a lone transfer over tier %d took %+.1f%% from ideal (median of %d)", l.Tier, l.OffPct, l.N)
+	}
+	if p := c.Pair; p != nil {
+		j.beyond(abs(p.LastOffPct)/100, loneDegraded, loneInvalid, "two transfers on one link were done %+.1f%% from ideal: the link was not kept busy, or not shared", p.LastOffPct)
+	}
+}
+
+func (j *judge) alone(a *results.AloneCheck) {
+	defer j.note(checkAlone, len(j.Reasons))
 	j.beyond(a.P50Pct, a.LimitP50Pct, 0, "transfers that met no other were %.1f%% from ideal at the median, the limit is %g%%", a.P50Pct, a.LimitP50Pct)
 	// The streams of one transfer share its NIC and perhaps more, and TCP does not share
 	// evenly: a tail of those says nothing of the emulation. The report prints it.

@@ -2,10 +2,12 @@ package fidelity
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
@@ -31,13 +33,14 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 	}{
 		{"nothing wrong", results.VerdictGood, "", func(*Evidence) {}},
 		{"bytes that do not add up", results.VerdictInvalid, "d0 counted 5", func(e *Evidence) { e.Faults = []string{"d0 counted 5"} }},
-		{"cut short", results.VerdictDegraded, "cut short", func(e *Evidence) { e.Interrupted = true }},
 		{"path table at its end", results.VerdictInvalid, "no source port left", func(e *Evidence) { e.PortFailures = 1 }},
 		{"CPU unwatched", results.VerdictDegraded, "could not be watched: no file", func(e *Evidence) { e.Host.Err = errors.New("no file") }},
 		{"CPU short", results.VerdictDegraded, "short of CPU: under 10% idle in 2.5% of 200 windows of 250ms; raise scale.rate", func(e *Evidence) { e.Host.Busy = 5 }},
 		{"CPU taken", results.VerdictDegraded, "of 200 windows of 250ms; processes other than this run took 40% of the CPU time: stop them, or raise scale.rate", func(e *Evidence) { e.Host.Busy, e.Host.Others = 5, 0.4 }},
 		{"others, and enough for all", results.VerdictGood, "", func(e *Evidence) { e.Host.Others = 0.4 }},
 		{"CPU gone", results.VerdictInvalid, "overloaded: under 10% idle in 20.5%", func(e *Evidence) { e.Host.Busy = 41 }},
+		{"two short windows of few", results.VerdictGood, "", func(e *Evidence) { e.Host.Windows, e.Host.Busy = 30, 2 }},
+		{"three of few", results.VerdictDegraded, "in 10.0% of 30 windows", func(e *Evidence) { e.Host.Windows, e.Host.Busy = 30, 3 }},
 		{"steal", results.VerdictDegraded, "hypervisor took 3.0%", func(e *Evidence) { e.Host.Steal = 0.03 }},
 		{"backlog drops", results.VerdictDegraded, "dropped 7 packets between the emulated ports", func(e *Evidence) { e.Host.SoftnetDrops = 7 }},
 		{"TCP memory", results.VerdictDegraded, "under pressure in 3 of 200 windows", func(e *Evidence) { e.Host.MemoryPressure = 3 }},
@@ -53,6 +56,12 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 		}},
 		{"background that fell short", results.VerdictDegraded, "background used 15.0% of the links of tier 3, 20.0% were asked for", func(e *Evidence) {
 			e.Asked, e.Oracle = [4]float64{2: 0.1, 3: 0.2}, telemetry.Accuracy{Polls: 9, Truth: [4]float64{2: 0.104, 3: 0.15}}
+		}},
+		{"background that few polls saw", results.VerdictGood, "", func(e *Evidence) {
+			e.Asked, e.Oracle = [4]float64{3: 0.2}, telemetry.Accuracy{Polls: 4, Truth: [4]float64{3: 0.15}}
+		}},
+		{"few that met no other", results.VerdictGood, "", func(e *Evidence) {
+			e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 19, P50Pct: 2, P99Pct: 30}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 1}
 		}},
 		{"slow alone", results.VerdictDegraded, "a lone transfer over tier 2 took +3.0% from ideal (median of 5)", func(e *Evidence) {
 			e.Calibration = &results.Calibration{Lone: []results.LoneTransfers{{Tier: 2, N: 5, OffPct: 3}}}
@@ -90,7 +99,7 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 func TestADoubtNeverSoftensAnInvalidRun(t *testing.T) {
 	t.Parallel()
 	e := believable()
-	e.Faults, e.Interrupted = []string{"gone"}, true
+	e.Faults, e.Host.Steal = []string{"gone"}, 0.5
 	f := Judge(&e)
 	assert.Equal(t, results.VerdictInvalid, f.Verdict)
 	assert.Len(t, f.Reasons, 2)
@@ -102,4 +111,94 @@ func TestARunThatMeasuredNothingIsNotAccused(t *testing.T) {
 	assert.Equal(t, results.VerdictGood, f.Verdict)
 	assert.NotNil(t, f.Reasons)
 	assert.NotNil(t, f.Notes)
+}
+
+func TestOnlyACauseOutsideOfTheExperimentSpoilsATrial(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		spoiled bool
+		edit    func(*Evidence)
+	}{
+		{"nothing wrong", false, func(*Evidence) {}},
+		{"an agent stopped on an idle host", true, func(e *Evidence) { e.TimerLate = 100 * time.Millisecond }},
+		{"this program stopped", true, func(e *Evidence) { e.StoodStill = time.Second }},
+		{"steal", true, func(e *Evidence) { e.Host.Steal = 0.05 }},
+		{"others took the CPU", true, func(e *Evidence) { e.Host.Busy, e.Host.Idle, e.Host.Others = 50, 0.1, 0.4 }},
+		{"the run overloaded the host", false, func(e *Evidence) { e.Host.Busy, e.Host.Idle = 50, 0.05 }},
+		{"the run overloaded the host and timers were late", false, func(e *Evidence) {
+			e.Host.Busy, e.Host.Idle, e.TimerLate = 50, 0.05, 100*time.Millisecond
+		}},
+		{"the run overloads the host with others or without", false, func(e *Evidence) { e.Host.Busy, e.Host.Idle, e.Host.Others = 50, 0.02, 0.15 }},
+		{"transfers are off, nobody knows why", false, func(e *Evidence) { e.Transport.Retransmits += 1500 }},
+		{"transfers are off after a stop", true, func(e *Evidence) { e.Transport.Retransmits, e.TimerLate = e.Transport.Retransmits+1500, time.Second }},
+		{"the fabric was changed, and a timer was late", false, func(e *Evidence) { e.Faults, e.TimerLate = []string{"changed"}, time.Second }},
+	} {
+		e := believable()
+		tt.edit(&e)
+		assert.Equal(t, tt.spoiled, Judge(&e).Spoiled, tt.name)
+	}
+}
+
+func judged(name string, edit func(*Evidence)) Trial {
+	e := believable()
+	edit(&e)
+	return Trial{Name: name, Evidence: &e, Judgement: Judge(&e)}
+}
+
+func TestARunIsWorthItsWorstTrial(t *testing.T) {
+	t.Parallel()
+	good := judged("rr, seed 1", func(*Evidence) {})
+	late := judged("cla, seed 1", func(e *Evidence) { e.TimerLate = time.Second })
+	gone := judged("cla, seed 2", func(e *Evidence) { e.Faults = []string{"a link was changed"} })
+	f := JudgeRun([]Trial{good, good}, nil, false)
+	assert.Equal(t, results.VerdictGood, f.Verdict)
+	assert.Empty(t, f.Reasons)
+	assert.Equal(t, 400, f.Figures.Windows, "of both")
+	f = JudgeRun([]Trial{good, late}, nil, false)
+	assert.Equal(t, results.VerdictDegraded, f.Verdict)
+	assert.Equal(t, []string{"cla, seed 1: " + late.Judgement.Reasons[0]}, f.Reasons)
+	f = JudgeRun([]Trial{gone, good, late}, nil, true)
+	assert.Equal(t, results.VerdictInvalid, f.Verdict)
+	require.Len(t, f.Reasons, 3)
+	assert.Equal(t, "cla, seed 2: a link was changed", f.Reasons[0])
+	assert.Contains(t, f.Reasons[2], "cut short")
+	f = JudgeRun([]Trial{gone, gone}, nil, false)
+	assert.Equal(t, []string{"a link was changed"}, f.Reasons, "what holds for all trials names none")
+	assert.Equal(t, results.VerdictGood, JudgeRun(nil, nil, false).Verdict)
+}
+
+func TestWhatOneTrialHasTooLittleDataForIsJudgedOverTheRun(t *testing.T) {
+	t.Parallel()
+	short := func(e *Evidence) { e.Host.Windows, e.Host.Busy = 30, 2 }
+	f := JudgeRun([]Trial{judged("a", short), judged("b", short)}, nil, false)
+	require.Len(t, f.Reasons, 1)
+	assert.Contains(t, f.Reasons[0], "in 6.7% of 60 windows")
+	few := func(e *Evidence) {
+		e.Asked, e.Oracle = [4]float64{3: 0.2}, telemetry.Accuracy{Polls: 4, Truth: [4]float64{3: 0.15}}
+	}
+	f = JudgeRun([]Trial{judged("a", few), judged("b", few)}, nil, false)
+	require.Len(t, f.Reasons, 1)
+	assert.Contains(t, f.Reasons[0], "background used 15.0%")
+	off := &results.AloneCheck{AloneFigures: results.AloneFigures{N: 38, P50Pct: 2}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 1}
+	nothing := func(e *Evidence) { e.Alone = nil }
+	f = JudgeRun([]Trial{judged("a", nothing), judged("b", nothing)}, off, false)
+	require.Len(t, f.Reasons, 1)
+	assert.Contains(t, f.Reasons[0], "2.0% from ideal at the median")
+	alone := judged("a", func(e *Evidence) {
+		e.Alone = &results.AloneCheck{AloneFigures: results.AloneFigures{N: 38, P50Pct: 2}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 1}
+	})
+	assert.Len(t, JudgeRun([]Trial{alone}, off, false).Reasons, 1, "what a trial has said is not said again")
+}
+
+func TestManyReasonsAreCut(t *testing.T) {
+	t.Parallel()
+	var trials []Trial
+	for i := range 30 {
+		trials = append(trials, judged(fmt.Sprint(i), func(e *Evidence) { e.Faults = []string{fmt.Sprint("fault ", i), "all"} }))
+	}
+	f := JudgeRun(trials, nil, false)
+	require.Len(t, f.Reasons, 13)
+	assert.Equal(t, "all", f.Reasons[1])
+	assert.Contains(t, f.Reasons[12], "and 19 more reasons")
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Merge takes in the evidence of another fabric, whose trials ran beside these on the
-// same host: what was counted adds up, and of what was judged the worst stays. Host
-// and Interrupted are the whole run's and are left alone.
+// Merge takes in the evidence of another trial: what was counted adds up, shares of the
+// host's time become means, and of what was judged the worst stays. Alone is left as it is.
 func (e *Evidence) Merge(o *Evidence) {
+	e.Host.merge(&o.Host)
 	e.Faults = append(e.Faults, o.Faults...)
 	e.StoodStill = max(e.StoodStill, o.StoodStill)
 	if o.TimerLate > e.TimerLate {
@@ -21,6 +21,24 @@ func (e *Evidence) Merge(o *Evidence) {
 	e.Ports.merge(&o.Ports)
 	e.Oracle.Add(o.Oracle)
 	e.Calibration = mergeCalibration(e.Calibration, o.Calibration)
+	e.Asked = o.Asked
+}
+
+// merge weighs shares by the windows that they were sampled in.
+func (h *HostLoad) merge(o *HostLoad) {
+	n := float64(h.Windows + o.Windows)
+	mean := func(a, b float64) float64 {
+		if n == 0 {
+			return a
+		}
+		return (a*float64(h.Windows) + b*float64(o.Windows)) / n
+	}
+	h.Idle, h.SoftIRQ, h.Steal, h.Others = mean(h.Idle, o.Idle), mean(h.SoftIRQ, o.SoftIRQ), mean(h.Steal, o.Steal), mean(h.Others, o.Others)
+	h.Windows += o.Windows
+	h.Busy += o.Busy
+	h.MemoryPressure += o.MemoryPressure
+	h.SoftnetDrops += o.SoftnetDrops
+	h.Err = cmp.Or(h.Err, o.Err)
 }
 
 func (t *Transport) merge(o *Transport) {
@@ -56,6 +74,9 @@ func mergeCalibration(a, b *results.Calibration) *results.Calibration {
 			out.Lone = append(out.Lone, l)
 			continue
 		}
+		if l == out.Lone[i] {
+			continue // the same transfers: both trials ran on one fabric
+		}
 		l.N += out.Lone[i].N
 		if abs(out.Lone[i].OffPct) > abs(l.OffPct) {
 			l.OffPct = out.Lone[i].OffPct
@@ -63,7 +84,7 @@ func mergeCalibration(a, b *results.Calibration) *results.Calibration {
 		out.Lone[i] = l
 	}
 	slices.SortFunc(out.Lone, func(x, y results.LoneTransfers) int { return cmp.Compare(x.Tier, y.Tier) })
-	if a.Pair == nil || b.Pair == nil {
+	if a.Pair == nil || b.Pair == nil || *a.Pair == *b.Pair {
 		out.Pair = cmp.Or(a.Pair, b.Pair)
 		return out
 	}

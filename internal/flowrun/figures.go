@@ -1,12 +1,14 @@
 package flowrun
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
 // Figures are what one trial gives. Times are milliseconds of paper time over
@@ -67,6 +69,17 @@ func (f *Figures) Value(name string) float64 {
 		return v
 	}
 	return math.NaN()
+}
+
+// Trial plays a trial in the flow world and returns its figures.
+func Trial(ctx context.Context, w trials.Flow, t trials.Trial) (Figures, error) {
+	t.World = results.WorldFlow
+	records, err := trials.Play(ctx, w, w.Cluster, t)
+	if err != nil {
+		return Figures{}, err
+	}
+	s := w.Cluster.Scenario
+	return Measure(records, results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT}), nil
 }
 
 // Measure computes the figures of one trial's records, which results.Summarize

@@ -9,29 +9,30 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-func small(t *testing.T, settings ...string) *Case {
+func small(t *testing.T, settings ...string) trials.Flow {
 	t.Helper()
 	s, err := scenarios.Load("paper-64gpu", append([]string{"workload.synthetic.requests=50"}, settings...)...)
 	require.NoError(t, err)
-	c, err := New(s)
+	c, err := trials.NewServing(s)
 	require.NoError(t, err)
-	return c
+	return trials.Flow{Cluster: c}
 }
 
 func TestEqualTrialsGiveEqualFigures(t *testing.T) {
 	t.Parallel()
 	p := scenarios.NewPolicy("netkv-full")
-	a, err := small(t).Trial(t.Context(), p, 1, nil)
+	a, err := Trial(t.Context(), small(t), trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	c := small(t)
-	b, err := c.Trial(t.Context(), p, 1, nil)
+	b, err := Trial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
-	c.Forget(1)
-	b, err = c.Trial(t.Context(), p, 1, nil)
+	c.Cluster.Forget(1)
+	b, err = Trial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	assert.Equal(t, 50, a.Completed)
@@ -46,7 +47,7 @@ func TestEqualTrialsGiveEqualFigures(t *testing.T) {
 func TestEveryMetricIsMeasuredWhereAClockIsHeld(t *testing.T) {
 	t.Parallel()
 	var now int64
-	f, err := small(t).Trial(t.Context(), scenarios.NewPolicy("rr"), 1, func() int64 { now += 1500; return now })
+	f, err := Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1, Stopwatch: func() int64 { now += 1500; return now }})
 	require.NoError(t, err)
 	for _, m := range Metrics() {
 		assert.False(t, math.IsNaN(f.Value(m.Name)), m.Name)
@@ -62,10 +63,10 @@ func TestEveryMetricIsMeasuredWhereAClockIsHeld(t *testing.T) {
 func TestPathsChangeTheNetworkOnly(t *testing.T) {
 	t.Parallel()
 	c := small(t)
-	c.UsePaths(flowworld.PathTier)
-	f, err := c.Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	c.Paths = flowworld.PathTier
+	f, err := Trial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
-	g, err := small(t).Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	g, err := Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
 	assert.InDelta(t, g.Value("tier3"), f.Value("tier3"), 1e-12, "round robin does not look")
 	assert.NotEqual(t, g.Value("transfer_mean"), f.Value("transfer_mean"))
@@ -75,16 +76,16 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 	t.Parallel()
 	flows, err := scenarios.Load("flows-example")
 	require.NoError(t, err)
-	_, err = New(flows)
+	_, err = trials.NewServing(flows)
 	require.ErrorContains(t, err, "workload flows")
-	_, err = small(t).Trial(t.Context(), scenarios.Policy{Name: "no-such"}, 1, nil)
+	_, err = Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.Policy{Name: "no-such"}, Seed: 1})
 	require.Error(t, err)
 }
 
 func TestAScaleOfAutoNeedsNoHost(t *testing.T) {
 	t.Parallel()
 	c := small(t, "scale.rate=auto")
-	_, err := c.Trial(t.Context(), scenarios.NewPolicy("rr"), 1, nil)
+	_, err := Trial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -95,9 +94,9 @@ func TestReplayOfAnOverlappedFlowRunChangesNothing(t *testing.T) {
 	s := paper(t, 150)
 	s.Transfer.Overlap = scenarios.OverlapLayer
 	rows := run(t, s, "netkv-full", nil)
-	plan, err := fabric.New(s, s.Scale)
+	cluster, err := trials.New(s)
 	require.NoError(t, err)
-	again, err := flowworld.Replay(t.Context(), trials.FlowWorld(s, plan, 1), rows)
+	again, err := flowworld.Replay(t.Context(), trials.Flow{Cluster: cluster}.Config(1), rows)
 	require.NoError(t, err)
 	for i := range rows {
 		assert.InDelta(t, rows[i].TransferMS, again[i].TransferMS, 0.002)

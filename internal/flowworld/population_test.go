@@ -12,12 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
-	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -51,15 +48,14 @@ func (k *killer) Wake(now time.Duration) []controller.Action {
 // damaged runs a policy of which some decode instances die.
 func damaged(t *testing.T, s *scenarios.Scenario, policy string, at time.Duration, kills ...int) []results.Record {
 	t.Helper()
-	plan, err := fabric.New(s, s.Scale)
+	c, err := trials.New(s)
 	require.NoError(t, err)
-	reqs, _, err := workload.Generate(s, 1)
+	l, err := c.Load(1)
 	require.NoError(t, err)
-	d, err := trials.Serving(s, plan, trials.Trial{World: results.WorldFlow, Policy: scenarios.NewPolicy(policy), Seed: 1}, reqs, nil)
+	trial := trials.Trial{World: results.WorldFlow, Policy: scenarios.NewPolicy(policy), Seed: 1}
+	d, err := c.Driver(trial, l)
 	require.NoError(t, err)
-	w, err := flowworld.New(trials.FlowWorld(s, plan, 1))
-	require.NoError(t, err)
-	require.NoError(t, w.Run(t.Context(), &killer{Driver: d, at: at, kills: kills}))
+	require.NoError(t, trials.Flow{Cluster: c}.Run(t.Context(), trial, &killer{Driver: d, at: at, kills: kills}))
 	return d.Records()
 }
 

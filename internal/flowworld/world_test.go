@@ -11,12 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/fabric"
-	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -35,32 +32,20 @@ func play(t *testing.T, s *scenarios.Scenario, policy string, edit func(*flowwor
 	if s.Scale.Rate == 0 {
 		s.Scale.Rate = 1
 	}
-	plan, err := fabric.New(s, s.Scale)
+	cluster, err := trials.New(s)
 	if err != nil {
 		return nil, err
 	}
 	seed := s.Seeds[0]
-	var d controller.Driver
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		flows, err := workload.LoadFlows(s, seed)
-		if err != nil {
-			return nil, err
-		}
-		d, err = trials.Flows(s, plan, results.WorldFlow, seed, flows)
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		reqs, _, err := workload.Generate(s, seed)
-		if err != nil {
-			return nil, err
-		}
-		d, err = trials.Serving(s, plan, trials.Trial{World: results.WorldFlow, Policy: scenarios.NewPolicy(policy), Seed: seed}, reqs, nil)
-		if err != nil {
-			return nil, err
-		}
+	l, err := cluster.Load(seed)
+	if err != nil {
+		return nil, err
 	}
-	cfg := trials.FlowWorld(s, plan, seed)
+	d, err := cluster.Driver(trials.Trial{World: results.WorldFlow, Policy: scenarios.NewPolicy(policy), Seed: seed}, l)
+	if err != nil {
+		return nil, err
+	}
+	cfg := trials.Flow{Cluster: cluster}.Config(seed)
 	if edit != nil {
 		edit(&cfg)
 	}
@@ -209,9 +194,9 @@ func TestEveryPolicyFinishesEveryRequest(t *testing.T) {
 func TestReplayOfAFlowRunChangesNothing(t *testing.T) {
 	s := paper(t, 150)
 	rows := run(t, s, "netkv-full", nil)
-	plan, err := fabric.New(s, s.Scale)
+	cluster, err := trials.New(s)
 	require.NoError(t, err)
-	again, err := flowworld.Replay(t.Context(), trials.FlowWorld(s, plan, 1), rows)
+	again, err := flowworld.Replay(t.Context(), trials.Flow{Cluster: cluster}.Config(1), rows)
 	require.NoError(t, err)
 	for i := range rows {
 		assert.Equal(t, results.WorldReplay, again[i].World)
@@ -232,7 +217,7 @@ func TestTransfersThatTakeTooLongFailAsInThePacketWorld(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	s := paper(t, 5)
-	plan, err := fabric.New(s, s.Scale)
+	cluster, err := trials.New(s)
 	require.NoError(t, err)
 	for _, edit := range []func(*flowworld.Config){
 		func(c *flowworld.Config) { c.Paths = "spray" },
@@ -241,7 +226,7 @@ func TestConfigIsChecked(t *testing.T) {
 		func(c *flowworld.Config) { c.Framing = 0.5 },
 		func(c *flowworld.Config) { c.Paths, c.Decode = flowworld.PathTier, nil },
 	} {
-		cfg := trials.FlowWorld(s, plan, 1)
+		cfg := trials.Flow{Cluster: cluster}.Config(1)
 		edit(&cfg)
 		_, err := flowworld.New(cfg)
 		assert.Error(t, err)

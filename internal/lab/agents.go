@@ -14,7 +14,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/kvagent"
-	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
@@ -32,7 +31,8 @@ func (l *Lab) agentNodes() []*fabric.Node {
 	var out []*fabric.Node
 	for i := range l.Plan.Nodes {
 		n := &l.Plan.Nodes[i]
-		if l.role(n) != control.Role_ROLE_UNSPECIFIED {
+		instance := n.Kind == fabric.KindInstance && (n.Role != fabric.RoleNone || l.Flows())
+		if instance || n.Kind == fabric.KindBackground {
 			out = append(out, n)
 		}
 	}

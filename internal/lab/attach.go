@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -31,11 +31,11 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 			err = errors.Join(err, l.close())
 		}
 	}()
-	st, plan, s, err := read(opt.Store, name)
+	st, c, err := read(opt.Store, name)
 	if err != nil {
 		return nil, err
 	}
-	l.Scenario, l.Plan, l.state = s, plan, st
+	l.Cluster, l.state = c, st
 	if st.Phase != PhaseReady {
 		return nil, fmt.Errorf("lab %q was left %s: remove it with `netkvlab down %s`", name, st.Phase, name)
 	}
@@ -49,26 +49,20 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 			err = errors.Join(err, l.sign(Process{}))
 		}
 	}()
-	if damage := damaged(ctx, st, plan, opt); len(damage) > 0 {
+	if damage := damaged(ctx, st, c.Plan, opt); len(damage) > 0 {
 		return nil, &DamagedError{Lab: name, Parts: damage}
 	}
-	if l.flowPairs, err = flowPairs(s); err != nil {
-		return nil, err
-	}
-	if l.Fabric, err = kernel.Open(ctx, name, plan, kernel.Options{}); err != nil {
+	if l.Fabric, err = kernel.Open(ctx, name, c.Plan, kernel.Options{}); err != nil {
 		return nil, err
 	}
 	for _, a := range st.Agents {
-		id, ok := plan.Lookup(a.Node)
+		id, ok := c.Plan.Lookup(a.Node)
 		if !ok {
 			return nil, fmt.Errorf("lab %q has an agent on %q, which its plan does not know", name, a.Node)
 		}
 		l.Agents = append(l.Agents, Agent{Agent: a, ID: id})
 	}
 	if err := l.connect(ctx); err != nil {
-		return nil, err
-	}
-	if err := l.configure(ctx); err != nil {
 		return nil, err
 	}
 	return l, l.setPhase(PhaseRunning)
@@ -80,26 +74,26 @@ func (l *Lab) sign(p Process) error {
 	return l.opt.Store.save(l.state)
 }
 
-// read loads a lab's state and the plan that its scenario gives.
-func read(store Store, name string) (*State, *fabric.Plan, *scenarios.Scenario, error) {
+// read loads a lab's state and the cluster that its scenario describes.
+func read(store Store, name string) (*State, *trials.Cluster, error) {
 	if err := checkName(name); err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	st, err := store.Load(name)
 	if err != nil {
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	text, err := os.ReadFile(store.scenario(name))
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("read the scenario of lab %q: %w", name, err)
+		return nil, nil, fmt.Errorf("read the scenario of lab %q: %w", name, err)
 	}
 	s, err := scenarios.Parse(store.scenario(name), text)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("scenario of lab %q: %w", name, err)
+		return nil, nil, fmt.Errorf("scenario of lab %q: %w", name, err)
 	}
-	plan, err := fabric.New(s, s.Scale)
+	c, err := trials.New(s)
 	if err != nil {
-		return nil, nil, nil, fmt.Errorf("plan of lab %q: %w", name, err)
+		return nil, nil, fmt.Errorf("lab %q: %w", name, err)
 	}
-	return st, plan, s, nil
+	return st, c, nil
 }

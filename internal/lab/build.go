@@ -12,8 +12,8 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
-	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/nodes"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -48,16 +48,13 @@ type Agent struct {
 
 // Lab is a lab that this process holds.
 type Lab struct {
-	Scenario *scenarios.Scenario // as resolved
-	Plan     *fabric.Plan
-	Fabric   *kernel.Fabric
-	Agents   []Agent
+	*trials.Cluster // the scenario as resolved, and its plan
+	Fabric          *kernel.Fabric
+	Agents          []Agent
 
-	opt       Options
-	lock      *lock
-	state     *State
-	configs   []*control.ConfigureRequest // of Agents, in their order
-	flowPairs map[[2]string]bool          // sender and receiver names of explicit flows
+	opt   Options
+	lock  *lock
+	state *State
 }
 
 // Name is the lab's name.
@@ -66,20 +63,13 @@ func (l *Lab) Name() string { return l.Scenario.Name }
 // teardownTimeout bounds the clean-up after a failure or an interruption.
 const teardownTimeout = 30 * time.Second
 
-// Build makes the scenario real. If anything fails, or the context ends, what was
-// made is removed again before Build returns.
-func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err error) {
-	plan, err := Plan(s)
-	if err != nil {
+// Build makes a cluster real, with an agent on each instance; packetworld configures them.
+// If anything fails, or the context ends, what was made is removed again before Build returns.
+func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err error) {
+	if err := Preflight(ctx, c, opt); err != nil {
 		return nil, err
 	}
-	if err := Preflight(ctx, s, plan, opt); err != nil {
-		return nil, err
-	}
-	l := &Lab{Scenario: s, Plan: plan, opt: opt}
-	if l.flowPairs, err = flowPairs(s); err != nil {
-		return nil, err
-	}
+	l := &Lab{Cluster: c, opt: opt}
 	if err := l.claim(ctx); err != nil {
 		return nil, err
 	}
@@ -95,9 +85,6 @@ func Build(ctx context.Context, s *scenarios.Scenario, opt Options) (_ *Lab, err
 		return nil, err
 	}
 	if err := l.connect(ctx); err != nil {
-		return nil, err
-	}
-	if err := l.configure(ctx); err != nil {
 		return nil, err
 	}
 	return l, l.setPhase(PhaseReady)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -27,12 +28,13 @@ func memberName(name string, n int) string {
 }
 
 // BuildGroup makes a scenario real so many times. If one cannot be made, none is left.
-func BuildGroup(ctx context.Context, s *scenarios.Scenario, n int, opt Options) ([]*Lab, error) {
+func BuildGroup(ctx context.Context, c *trials.Cluster, n int, opt Options) ([]*Lab, error) {
+	s := c.Scenario
 	if last := memberName(s.Name, n); !kernel.ValidLab(last) {
-		return nil, invalidf("%d fabrics: %q cannot be a lab's name: give the scenario a shorter one", n, last)
+		return nil, trials.Invalidf("%d fabrics: %q cannot be a lab's name: give the scenario a shorter one", n, last)
 	}
 	if n > 1 { // one says itself what it lacks
-		if room, err := RoomFor(s); err != nil {
+		if room, err := RoomFor(c); err != nil {
 			return nil, err
 		} else if room < n {
 			return nil, fmt.Errorf("%d fabrics of %s do not fit on this host (its memory, or too many queues for flows), %d do", n, s.Name, room)
@@ -43,12 +45,11 @@ func BuildGroup(ctx context.Context, s *scenarios.Scenario, n int, opt Options) 
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range labs {
 		g.Go(func() (err error) {
-			one, own := *s, opt
-			one.Name = memberName(s.Name, i+1)
+			own := opt
 			if i > 0 {
 				own.group = s.Name
 			}
-			labs[i], err = Build(inner, &one, own)
+			labs[i], err = Build(inner, c.Vary(func(s *scenarios.Scenario) { s.Name = memberName(s.Name, i+1) }), own)
 			return err
 		})
 	}

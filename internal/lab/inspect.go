@@ -108,10 +108,11 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 		return nil, err
 	}
 	d := &Detail{Info: info, Nodes: []NodeDetail{}, Links: []LinkDetail{}}
-	st, plan, _, err := read(opt.Store, name)
+	st, c, err := read(opt.Store, name)
 	if err != nil {
 		return d, nil // Look has said why there is nothing more to show
 	}
+	plan := c.Plan
 	d.Scale = plan.Scale
 	agents := map[string]nodes.Agent{}
 	for _, a := range st.Agents {

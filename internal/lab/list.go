@@ -130,7 +130,7 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 		return info, err
 	}
 	info.Namespaces = len(spaces)
-	st, plan, _, err := read(opt.Store, name)
+	st, c, err := read(opt.Store, name)
 	if err != nil {
 		n, errCount := opt.containers(ctx, name)
 		if n > 0 {
@@ -152,7 +152,7 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 		return info, nil
 	}
 	if st.Phase == PhaseReady || st.Phase == PhaseRunning {
-		if parts := damaged(ctx, st, plan, opt); len(parts) > 0 {
+		if parts := damaged(ctx, st, c.Plan, opt); len(parts) > 0 {
 			info.Status, info.Damage = "damaged", append(info.Damage, parts...)
 		}
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -34,37 +33,17 @@ const (
 	overload, hopeless = 8, 2
 )
 
-// InvalidError says that what was asked for is wrong on any host: a name that no
-// lab can have, a scenario that no fabric can be made of.
-type InvalidError struct{ error }
-
-// Unwrap gives the fault itself.
-func (e InvalidError) Unwrap() error { return e.error }
-
-func invalidf(format string, args ...any) error { return InvalidError{fmt.Errorf(format, args...)} }
-
 // checkName refuses what cannot be a lab's name, before it becomes part of a path.
 func checkName(name string) error {
 	if !kernel.ValidLab(name) {
-		return invalidf("%.60q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end (`netkvlab ps` lists the labs)", name)
+		return trials.Invalidf("%.60q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end (`netkvlab ps` lists the labs)", name)
 	}
 	return nil
 }
 
-// Plan lays a scenario's fabric out; its scale must be resolved.
-func Plan(s *scenarios.Scenario) (*fabric.Plan, error) {
-	p, err := fabric.New(s, s.Scale)
-	if err != nil {
-		return nil, invalidf("plan %s: %w", s.Name, err)
-	}
-	if _, _, err := backgroundRates(s, p); err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
 // Preflight refuses what cannot work before anything is made, and says what to do.
-func Preflight(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, opt Options) error {
+func Preflight(ctx context.Context, c *trials.Cluster, opt Options) error {
+	s, p := c.Scenario, c.Plan
 	if err := NeedRoot(); err != nil {
 		return err
 	}
@@ -78,10 +57,10 @@ func Preflight(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, opt O
 		return err
 	}
 	// Before the load is estimated, which needs the workload.
-	if err := CheckWorkload(s, p); err != nil {
+	if err := c.Check(); err != nil {
 		return err
 	}
-	return fits(ctx, p, s)
+	return fits(ctx, c)
 }
 
 // NeedRoot refuses who cannot enter network namespaces: not even looking at labs
@@ -150,7 +129,8 @@ func bytesOfAgent(s *scenarios.Scenario) int64 {
 }
 
 // fits compares the lab with the host's memory and its CPUs.
-func fits(ctx context.Context, p *fabric.Plan, s *scenarios.Scenario) error {
+func fits(ctx context.Context, c *trials.Cluster) error {
+	s, p := c.Scenario, c.Plan
 	free, err := availableMemory()
 	if err != nil {
 		return err
@@ -161,29 +141,25 @@ func fits(ctx context.Context, p *fabric.Plan, s *scenarios.Scenario) error {
 		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
 			s.Name, len(p.Nodes), agents, need>>20, free>>20)
 	}
-	return notTooFast(ctx, p, s)
+	return notTooFast(ctx, c)
 }
 
 // notTooFast refuses a scale at which the host could not even carry what is left of it:
 // the fabric full, unless the scenario's own transfers never fill it.
-func notTooFast(ctx context.Context, p *fabric.Plan, s *scenarios.Scenario) error {
-	full, err := worstLoad(s)
-	if err != nil {
-		return err
-	}
-	times := full / capacity()
+func notTooFast(ctx context.Context, c *trials.Cluster) error {
+	times := worstLoad(c) / capacity()
 	if times <= overload {
 		return nil
 	}
-	d, err := scaling.Expect(ctx, s, 1)
+	d, err := scaling.Expect(ctx, c, 1)
 	if err != nil {
 		return err
 	}
-	if times = d.On(scaling.Uncalibrated(runtime.NumCPU()), p).Busy(); times <= hopeless {
+	if times = d.On(scaling.Uncalibrated(runtime.NumCPU()), c.Plan).Busy(); times <= hopeless {
 		return nil
 	}
 	return fmt.Errorf("%s is too fast for this host: at scale.rate %g it asks for %.0f times what its CPUs forward; use scale.rate %.0f or more, or auto",
-		s.Name, s.Scale.Rate, times, 2*s.Scale.Rate*times)
+		c.Scenario.Name, c.Plan.Scale.Rate, times, 2*c.Plan.Scale.Rate*times)
 }
 
 func agentsOf(p *fabric.Plan, s *scenarios.Scenario) int {
@@ -199,15 +175,8 @@ const mostFlowQueues = 45_000
 
 // RoomFor is how many labs of a scenario fit into the host's memory, whatever their scale;
 // fewer if they would have too many queues for flows.
-func RoomFor(s *scenarios.Scenario) (int, error) {
-	scale := s.Scale
-	if scale.Rate == 0 {
-		scale.Rate = 1
-	}
-	p, err := fabric.New(s, scale)
-	if err != nil {
-		return 0, invalidf("plan %s: %w", s.Name, err)
-	}
+func RoomFor(c *trials.Cluster) (int, error) {
+	s, p := c.Scenario, c.Plan
 	free, err := availableMemory()
 	if err != nil {
 		return 0, err
@@ -236,22 +205,4 @@ func availableMemory() (int64, error) {
 		}
 	}
 	return 0, errors.New("read the host's memory: /proc/meminfo has no MemAvailable")
-}
-
-// CheckWorkload reads the workload once, so that a broken trace or an
-// impossible path is known before the lab is built.
-func CheckWorkload(s *scenarios.Scenario, p *fabric.Plan) error {
-	seed := s.Seeds[0]
-	if s.Workload.Kind != scenarios.WorkloadFlows {
-		_, _, err := workload.Generate(s, seed)
-		return err
-	}
-	flows, err := workload.LoadFlows(s, seed)
-	if err != nil {
-		return err
-	}
-	if _, err = trials.Flows(s, p, "packet", seed, flows); err != nil {
-		return invalidf("%s: %w", s.Name, err)
-	}
-	return nil
 }

@@ -4,7 +4,7 @@ import (
 	"runtime"
 
 	"github.com/netkvlab/netkvlab/fabric"
-	"github.com/netkvlab/netkvlab/scenarios"
+	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
 const (
@@ -22,11 +22,8 @@ func capacity() float64 { return hopsPerCore * float64(runtime.NumCPU()) }
 
 // worstLoad is the packet-hops a second when every transfer that fits is under way:
 // core links full with six hops each, and the rest of the senders' NICs with four.
-func worstLoad(s *scenarios.Scenario) (float64, error) {
-	p, err := Plan(s)
-	if err != nil {
-		return 0, err
-	}
+func worstLoad(c *trials.Cluster) float64 {
+	p := c.Plan
 	var nics, cores float64 // emulated bits per second, one direction
 	for i := range p.Links {
 		l := &p.Links[i]
@@ -38,5 +35,5 @@ func worstLoad(s *scenarios.Scenario) (float64, error) {
 		}
 	}
 	far := min(nics, cores)
-	return ackShare / frameBits * (6*far + 4*(nics-far)), nil
+	return ackShare / frameBits * (6*far + 4*(nics-far))
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -157,7 +158,7 @@ func TestNamesFromTheCommandLineCannotLeaveTheRoot(t *testing.T) {
 		_, err := Down(t.Context(), name, Options{Store: store(t)})
 		require.Error(t, err, name)
 		assert.False(t, errors.Is(err, ErrNotUp), name)
-		_, _, _, err = read(store(t), name)
+		_, _, err = read(store(t), name)
 		require.Error(t, err, name)
 	}
 }
@@ -165,12 +166,11 @@ func TestNamesFromTheCommandLineCannotLeaveTheRoot(t *testing.T) {
 func TestTwiceTheScaleIsHalfTheLoad(t *testing.T) {
 	s, err := scenarios.Load("paper-64gpu", "scale.rate=400")
 	require.NoError(t, err)
-	load, err := worstLoad(s)
+	c, err := trials.New(s)
 	require.NoError(t, err)
-	s.Scale.Rate = 800
-	halved, err := worstLoad(s)
+	twice, err := c.Rescale(800)
 	require.NoError(t, err)
-	assert.InEpsilon(t, load/2, halved, 1e-6)
+	assert.InEpsilon(t, worstLoad(c)/2, worstLoad(twice), 1e-6)
 }
 
 func TestUnknownCongestionControlNamesTheKnown(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/tune"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -235,13 +237,13 @@ func rrThreshold(ctx context.Context, ref string, set []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	c, err := flowrun.New(s)
+	c, err := trials.NewServing(s)
 	if err != nil {
 		return 0, err
 	}
 	var all []float64
 	for _, seed := range s.Seeds {
-		records, err := c.Records(ctx, scenarios.NewPolicy("rr"), seed, nil)
+		records, err := trials.Play(ctx, trials.Flow{Cluster: c}, c, trials.Trial{World: results.WorldFlow, Policy: scenarios.NewPolicy("rr"), Seed: seed})
 		if err != nil {
 			return 0, err
 		}
@@ -300,7 +302,7 @@ func scale(ratios []float64) (k, misfit float64) {
 // Means runs every policy of a scenario on its seeds and returns the means of the
 // figures over the seeds, by policy label.
 func Means(ctx context.Context, s *scenarios.Scenario) (map[string]flowrun.Figures, error) {
-	c, err := flowrun.New(s)
+	c, err := trials.NewServing(s)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +312,7 @@ func Means(ctx context.Context, s *scenarios.Scenario) (map[string]flowrun.Figur
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range all {
 		g.Go(func() (err error) {
-			all[i], err = c.Trial(ctx, s.Policies[i/n], s.Seeds[i%n], nil)
+			all[i], err = flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: s.Policies[i/n], Seed: s.Seeds[i%n]})
 			return err
 		})
 	}

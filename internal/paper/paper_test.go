@@ -15,6 +15,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
 	"github.com/netkvlab/netkvlab/internal/sweep"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -60,9 +61,9 @@ func TestTheDataIsWhatTheFlowWorldGives(t *testing.T) {
 			assert.Equal(t, len(s.Cells), len(d.Tables[name].Cells), "run make paper")
 			c := s.Cells[0]
 			policy, seed := c.Scenario.Policies[0], c.Scenario.Seeds[0]
-			fc, err := flowrun.New(c.Scenario)
+			cluster, err := trials.NewServing(c.Scenario)
 			require.NoError(t, err)
-			f, err := fc.Trial(t.Context(), policy, seed, nil)
+			f, err := flowrun.Trial(t.Context(), trials.Flow{Cluster: cluster}, trials.Trial{Policy: policy, Seed: seed})
 			require.NoError(t, err)
 			have := d.Tables[name].values[key(c.Labels, policy.Label)][seed]
 			for _, metric := range []string{"ttft_mean", "transfer_mean", "slo"} {

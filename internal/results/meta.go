@@ -32,6 +32,8 @@ type Meta struct {
 	Scaling  []ScalingFigure
 	SLO      SLO
 	Fidelity Fidelity
+	// Trials are the packet world's, in their order.
+	Trials []Trial
 	// Interrupted says that the run was stopped before its end.
 	Interrupted bool
 	// Policies are the labels in the scenario's order. A policy without records
@@ -80,6 +82,29 @@ type Fidelity struct {
 	Notes []string `json:"notes"` // never null
 	// Figures are what the verdict was made of; absent when nothing was emulated.
 	Figures *FidelityFigures `json:"figures,omitempty"`
+}
+
+// Trial is one trial of the packet world: one policy on one seed.
+type Trial struct {
+	Policy string `json:"policy"`
+	Seed   uint64 `json:"seed"`
+	Lab    string `json:"lab"` // that it ran in
+	// Verdict, Reasons and Figures are those of the attempt that counts, the last one.
+	Verdict string           `json:"verdict"`
+	Reasons []string         `json:"reasons"` // never null
+	Figures *FidelityFigures `json:"figures,omitempty"`
+	// Attempts counts all, those that were spoiled among them.
+	Attempts int              `json:"attempts"`
+	Spoiled  []SpoiledAttempt `json:"spoiled,omitempty"`
+}
+
+// SpoiledAttempt is an attempt that was put aside and repeated, because something outside of
+// the experiment disturbed it. No figure contains its records.
+type SpoiledAttempt struct {
+	Attempt int      `json:"attempt"` // from 1
+	Verdict string   `json:"verdict"`
+	Reasons []string `json:"reasons"`
+	File    string   `json:"file"` // its records, in the run folder
 }
 
 // FidelityFigures are measurements of a packet run about itself.

@@ -28,6 +28,7 @@ func Summarize(records []Record, meta Meta) *Summary {
 			Reasons: append([]string{}, meta.Fidelity.Reasons...), Notes: append([]string{}, meta.Fidelity.Notes...),
 			Figures: meta.Fidelity.Figures,
 		},
+		Trials:   append([]Trial{}, meta.Trials...),
 		Policies: policyOrder(sorted, meta.Policies), Worlds: map[string]map[string]*Group{},
 		Methods: Methods{
 			Percentile: percentileMethod, CI95: ciMethod, Gains: gainsMethod, SLO: sloMethod, Units: unitsMethod,

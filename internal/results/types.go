@@ -15,6 +15,8 @@ type Summary struct {
 	Scaling  []ScalingFigure `json:"scaling,omitempty"`
 	SLO      SLOMS           `json:"slo"`
 	Fidelity Fidelity        `json:"fidelity"`
+	// Trials lists the packet world's trials with what each is worth; empty where nothing was emulated.
+	Trials []Trial `json:"trials"`
 	// Policies gives the order to show them in.
 	Policies []string `json:"policies"`
 	// Worlds maps world and policy label to figures.

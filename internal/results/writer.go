@@ -83,6 +83,21 @@ func (w *Writer) AppendLink(s LinkSample) error {
 	return w.links.write(s.appendCSV(nil))
 }
 
+// PutAside writes the records of a spoiled attempt into a file of their own: trial is the
+// trial's place in the run, from 0, and attempt counts from 1. It gives the file's name.
+func (w *Writer) PutAside(trial, attempt int, records []Record) (string, error) {
+	var lines []byte
+	for i := range records {
+		line, err := json.Marshal(&records[i])
+		if err != nil {
+			return "", fmt.Errorf("record %s: %w", records[i].Key(), err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	name := fmt.Sprintf("spoiled-trial%d-attempt%d.jsonl", trial+1, attempt)
+	return name, w.WriteFile(name, lines)
+}
+
 // Flush hands buffered lines to the kernel: after it, a killed process loses none of them.
 func (w *Writer) Flush() error {
 	w.mu.Lock()

@@ -23,11 +23,12 @@ const frameBytes = frameBits / 8
 // tier holds and what its narrowest switch port can queue, in packets, and how long a
 // packet takes over it when nothing else moves. Times are paper units. The unscaled
 // cluster has the scenario's latencies, buffers by the same rule, and no bursts.
-func Changes(s *scenarios.Scenario, p *fabric.Plan, payload float64) ([]results.ScalingFigure, error) {
-	full, err := fabric.New(s, scenarios.Scale{Rate: 1, Time: 1})
+func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error) {
+	whole, err := c.At(scenarios.Scale{Rate: 1, Time: 1})
 	if err != nil {
-		return nil, fmt.Errorf("plan %s unscaled: %w", s.Name, err)
+		return nil, err
 	}
+	s, p, full := c.Scenario, c.Plan, whole.Plan
 	from, to, tier := farthest(p)
 	if tier == 0 {
 		return []results.ScalingFigure{}, nil

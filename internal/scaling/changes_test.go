@@ -7,15 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 func TestWhatScalingChangesOnThePapersCluster(t *testing.T) {
 	t.Parallel()
 	s := load64(t)
-	p, err := at(s, 200)
+	s, err := s.Rescale(200)
 	require.NoError(t, err)
-	got, err := Changes(s, p, 2.684e9)
+	got, err := Changes(s, 2.684e9)
 	require.NoError(t, err)
 	// 25 Gbit/s x 30 us = 62 frames; at 125 Mbit/s the host's 25 us hold a quarter of one. Queues: 5 ms
 	// of the rate, or 64 KiB at the least if that is more.
@@ -26,7 +27,7 @@ func TestWhatScalingChangesOnThePapersCluster(t *testing.T) {
 		{What: "that queue's delay when full", Unit: "ms", Unscaled: 5, Scaled: 5},
 		{What: "latency of an idle path", Unit: "ms", Unscaled: 0.0167, Scaled: 2.73},
 	}, got)
-	text := Sentence(p.Scale, got)
+	text := Sentence(s.Scenario.Scale, got)
 	assert.Contains(t, text, "S = 200 against the unscaled cluster")
 	assert.Contains(t, text, "mean transfer 9270 packets instead of 1850000")
 	assert.NotContains(t, text, "T =")
@@ -35,9 +36,7 @@ func TestWhatScalingChangesOnThePapersCluster(t *testing.T) {
 func TestUnscaledOnlyTheHostsOwnLatencyDiffers(t *testing.T) {
 	t.Parallel()
 	s := load64(t, "topology.buffers.segmentsPerBurst=1")
-	p, err := at(s, 1)
-	require.NoError(t, err)
-	got, err := Changes(s, p, 1e9)
+	got, err := Changes(s, 1e9)
 	require.NoError(t, err)
 	for _, c := range got {
 		if c.What != "in flight on a tier 3 path" && c.What != "latency of an idle path" {
@@ -50,12 +49,13 @@ func TestAClusterInOneServerHasNothingToCompare(t *testing.T) {
 	t.Parallel()
 	s, err := scenarios.Load("quickstart", "topology.pods=1", "topology.racksPerPod=1", "placement={prefill: [0], decode: [1]}")
 	require.NoError(t, err)
-	p, err := at(s, 400)
+	s.Scale.Rate = 400
+	c, err := trials.New(s)
 	require.NoError(t, err)
-	got, err := Changes(s, p, 1e9)
+	got, err := Changes(c, 1e9)
 	require.NoError(t, err)
 	assert.Empty(t, got)
-	assert.Empty(t, Sentence(p.Scale, got))
+	assert.Empty(t, Sentence(s.Scale, got))
 }
 
 func TestSignificantKeepsThreeDigits(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -57,59 +58,69 @@ func (c Choice) String() string {
 		c.Rate, beside, by, 100*c.Idle, 100*max(0, c.PeakIdle))
 }
 
-// Choose gives the smallest scale at which a host carries so many of a scenario's
+// Choose gives the smallest scale at which a host carries so many of a cluster's
 // trials side by side: half of it idle on average, and bursts too. Where only links under
-// 15 Mbit/s would do for company, it stops at those if two fifths are idle. A scale that
-// the scenario gives is kept.
-func Choose(ctx context.Context, s *scenarios.Scenario, h Host, fabrics int) (Choice, error) {
-	if s.Scale.Rate > 0 {
-		return Choice{Rate: s.Scale.Rate, Fabrics: fabrics}, nil
+// 15 Mbit/s would do for several fabrics, it stops at those if two fifths are idle. A scale
+// that the scenario gives is kept.
+func Choose(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (Choice, error) {
+	if rate := c.Scenario.Scale.Rate; rate > 0 {
+		return Choice{Rate: rate, Fabrics: fabrics}, nil
 	}
-	d, err := Expect(ctx, s, fabrics)
+	d, err := Expect(ctx, c, fabrics)
 	if err != nil {
 		return Choice{}, err
 	}
 	limit := math.Inf(1)
 	if fabrics > 1 {
-		p, err := slowestPlan(s)
+		p, err := slowestPlan(c)
 		if err != nil {
 			return Choice{}, err
 		}
 		limit = p.Scale.Rate
 	}
 	for rate := range scales() {
-		p, err := at(s, rate)
+		p, err := at(c, rate)
 		if err != nil {
 			return Choice{}, err
 		}
-		c := d.On(h, p)
-		if c.fits() || rate == limit && c.Idle >= idleBeside {
-			c.Auto, c.Fabrics = true, fabrics
-			return c, nil
+		choice := d.On(h, p)
+		if choice.fits() || rate == limit && choice.Idle >= idleBeside {
+			choice.Auto, choice.Fabrics = true, fabrics
+			return choice, nil
 		}
 	}
 	return Choice{}, fmt.Errorf("scale.rate: auto: this host (%d cores) carries %s at no scale up to %d: give scale.rate, a smaller topology or less load",
-		h.Cores, s.Name, largest)
+		h.Cores, c.Scenario.Name, largest)
 }
 
-// Parallel is how many fabrics may run a scenario's trials side by side, at most
+// Resolve is the cluster at the scale that Choose gives.
+func Resolve(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (*trials.Cluster, Choice, error) {
+	choice, err := Choose(ctx, c, h, fabrics)
+	if err != nil || !choice.Auto {
+		return c, choice, err
+	}
+	c, err = c.Rescale(choice.Rate)
+	return c, choice, err
+}
+
+// Parallel is how many fabrics may run a cluster's trials side by side, at most
 // `most`: as many as the host carries at the given scale, or, where the scale is auto,
 // while no link becomes slower than 15 Mbit/s. One is always allowed.
-func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int, error) {
-	most = min(most, len(Trials(s)))
+func Parallel(ctx context.Context, c *trials.Cluster, h Host, most int) (int, error) {
+	most = min(most, len(c.Policies())*len(c.Scenario.Seeds))
 	if most < 2 {
 		return 1, nil
 	}
-	p, err := slowestPlan(s)
+	p, err := slowestPlan(c)
 	if err != nil {
 		return 0, err
 	}
-	l, err := foresee(ctx, s, most)
+	l, err := foresee(ctx, c, most)
 	if err != nil {
 		return 0, err
 	}
 	for n := most; n > 1; n-- {
-		if c := l.sideBySide(n).On(h, p); c.fits() || s.Scale.Rate == 0 && c.Idle >= idleBeside {
+		if choice := l.sideBySide(n).On(h, p); choice.fits() || c.Scenario.Scale.Rate == 0 && choice.Idle >= idleBeside {
 			return n, nil
 		}
 	}
@@ -117,11 +128,11 @@ func Parallel(ctx context.Context, s *scenarios.Scenario, h Host, most int) (int
 }
 
 // slowestPlan is a scenario's fabric at its own scale, or at the largest that auto may
-// choose for the sake of company.
-func slowestPlan(s *scenarios.Scenario) (*fabric.Plan, error) {
-	rate := s.Scale.Rate
+// choose so that several fabrics fit.
+func slowestPlan(c *trials.Cluster) (*fabric.Plan, error) {
+	rate := c.Scenario.Scale.Rate
 	if rate == 0 {
-		p, err := at(s, 1)
+		p, err := at(c, 1)
 		if err != nil {
 			return nil, err
 		}
@@ -133,16 +144,16 @@ func slowestPlan(s *scenarios.Scenario) (*fabric.Plan, error) {
 			}
 		}
 	}
-	return at(s, rate)
+	return at(c, rate)
 }
 
-// at plans a scenario at a rate scale.
-func at(s *scenarios.Scenario, rate float64) (*fabric.Plan, error) {
-	p, err := fabric.New(s, scenarios.Scale{Rate: rate, Time: s.Scale.Time})
+// at plans a cluster at a rate scale.
+func at(c *trials.Cluster, rate float64) (*fabric.Plan, error) {
+	scaled, err := c.At(scenarios.Scale{Rate: rate, Time: c.Scenario.Scale.Time})
 	if err != nil {
-		return nil, fmt.Errorf("plan %s at scale.rate %g: %w", s.Name, rate, err)
+		return nil, err
 	}
-	return p, nil
+	return scaled.Plan, nil
 }
 
 // fits says that the host has enough left, on average and in its busiest windows.

@@ -11,11 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric"
-	"github.com/netkvlab/netkvlab/internal/controller"
-	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -74,8 +71,8 @@ type trialLoads struct {
 
 // Expect runs a scenario's trials in the flow world and puts them side by side, so many
 // at a time.
-func Expect(ctx context.Context, s *scenarios.Scenario, fabrics int) (*Demand, error) {
-	l, err := foresee(ctx, s, fabrics)
+func Expect(ctx context.Context, c *trials.Cluster, fabrics int) (*Demand, error) {
+	l, err := foresee(ctx, c, fabrics)
 	if err != nil {
 		return nil, err
 	}
@@ -83,38 +80,41 @@ func Expect(ctx context.Context, s *scenarios.Scenario, fabrics int) (*Demand, e
 }
 
 // foresee runs the trials, at least so many where there are, on all CPUs.
-func foresee(ctx context.Context, s *scenarios.Scenario, atLeast int) (*trialLoads, error) {
-	p, err := fabric.New(s, scenarios.Scale{Rate: 1, Time: s.Scale.Time})
+func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, error) {
+	c, err := unscaled(c)
 	if err != nil {
-		return nil, fmt.Errorf("plan %s: %w", s.Name, err)
+		return nil, err
 	}
-	all := Trials(s)
+	p := c.Plan
+	all := c.Trials(results.WorldFlow, c.Scenario.Seeds)
 	all = all[:min(len(all), max(atLeast, atMostTrials))]
-	arriving := map[uint64]*load{}
-	for _, t := range all {
-		if arriving[t.Seed] == nil {
-			if arriving[t.Seed], err = arrivals(s, t.Seed); err != nil {
-				return nil, err
-			}
-		}
-	}
 	out := &trialLoads{
-		windows: make([][]slot, len(all)), background: background(s, p),
+		windows: make([][]slot, len(all)), background: background(c.Scenario, p),
 		agents: len(p.Prefill) + len(p.Decode) + len(p.Background),
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i, t := range all {
 		g.Go(func() error {
-			records, err := simulate(ctx, s, p, t, arriving[t.Seed])
+			l, err := c.Load(t.Seed)
 			if err != nil {
-				return fmt.Errorf("estimate the load of %s: %w", s.Name, err)
+				return err
+			}
+			begin := &trials.Load{Requests: l.Requests[:min(len(l.Requests), atMostRequests)], Flows: l.Flows}
+			records, err := trials.PlayLoad(ctx, trials.Flow{Cluster: c}, c, t, begin)
+			if err != nil {
+				return fmt.Errorf("estimate the load: %w", err)
 			}
 			out.windows[i] = windowsOf(p, records)
 			return nil
 		})
 	}
 	return out, g.Wait()
+}
+
+// unscaled is a cluster at S = 1.
+func unscaled(c *trials.Cluster) (*trials.Cluster, error) {
+	return c.At(scenarios.Scale{Rate: 1, Time: c.Scenario.Scale.Time})
 }
 
 // sideBySide adds up the trials that run at a time, one set after the other.
@@ -135,57 +135,6 @@ func (l *trialLoads) sideBySide(fabrics int) *Demand {
 		d.windows = append(d.windows, sum...)
 	}
 	return d
-}
-
-// Trials lists a scenario's trials in the flow world, in the order in which they run.
-func Trials(s *scenarios.Scenario) []trials.Trial {
-	policies := s.Policies
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		policies = []scenarios.Policy{{Name: controller.FlowsPolicy}}
-	}
-	var out []trials.Trial
-	for _, seed := range s.Seeds {
-		for _, p := range policies {
-			out = append(out, trials.Trial{World: results.WorldFlow, Policy: p, Seed: seed})
-		}
-	}
-	return out
-}
-
-// load is what arrives on a seed.
-type load struct {
-	requests []workload.Request
-	flows    []workload.FlowRequest
-}
-
-func arrivals(s *scenarios.Scenario, seed uint64) (*load, error) {
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		f, err := workload.LoadFlows(s, seed)
-		return &load{flows: f}, err
-	}
-	r, _, err := workload.Generate(s, seed)
-	return &load{requests: r[:min(len(r), atMostRequests)]}, err
-}
-
-func simulate(ctx context.Context, s *scenarios.Scenario, p *fabric.Plan, t trials.Trial, l *load) ([]results.Record, error) {
-	var d controller.Driver
-	var err error
-	if l.flows != nil {
-		d, err = trials.Flows(s, p, t.World, t.Seed, l.flows)
-	} else {
-		d, err = trials.Serving(s, p, t, l.requests, nil)
-	}
-	if err != nil {
-		return nil, err
-	}
-	w, err := flowworld.New(trials.FlowWorld(s, p, t.Seed))
-	if err != nil {
-		return nil, err
-	}
-	if err := w.Run(ctx, d); err != nil {
-		return nil, err
-	}
-	return d.Records(), nil
 }
 
 // windowsOf puts the packet-hops of a trial's transfers into the windows in which they

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -18,14 +20,16 @@ func two() Host {
 	}}
 }
 
-func load64(t *testing.T, settings ...string) *scenarios.Scenario {
+func load64(t *testing.T, settings ...string) *trials.Cluster {
 	t.Helper()
 	s, err := scenarios.Load("paper-64gpu", append([]string{"scale.rate=auto"}, settings...)...)
 	require.NoError(t, err)
-	return s
+	c, err := trials.New(s)
+	require.NoError(t, err)
+	return c
 }
 
-func choose(t *testing.T, s *scenarios.Scenario, h Host, fabrics int) Choice {
+func choose(t *testing.T, s *trials.Cluster, h Host, fabrics int) Choice {
 	t.Helper()
 	c, err := Choose(t.Context(), s, h, fabrics)
 	require.NoError(t, err)
@@ -48,10 +52,10 @@ func TestAGivenScaleIsKeptAndTheTimeScaleAlways(t *testing.T) {
 	s := load64(t, "scale.rate=777", "scale.time=0.5")
 	c := choose(t, s, two(), 1)
 	assert.Equal(t, Choice{Rate: 777, Fabrics: 1}, c)
-	assert.Equal(t, scenarios.Scale{Rate: 777, Time: 0.5}, s.Scale)
+	assert.Equal(t, scenarios.Scale{Rate: 777, Time: 0.5}, s.Scenario.Scale)
 	s = load64(t)
 	choose(t, s, two(), 1)
-	assert.Equal(t, scenarios.Scale{Rate: 0, Time: 1}, s.Scale, "the scenario is not touched")
+	assert.Equal(t, scenarios.Scale{Rate: 0, Time: 1}, s.Scenario.Scale, "the scenario is not touched")
 }
 
 func TestWhatWantsMoreOfTheHostIsScaledMore(t *testing.T) {
@@ -64,7 +68,7 @@ func TestWhatWantsMoreOfTheHostIsScaledMore(t *testing.T) {
 		weak.Steps[i].HopsPerCore /= 2
 	}
 	for name, tt := range map[string]struct {
-		s       *scenarios.Scenario
+		s       *trials.Cluster
 		host    Host
 		fabrics int
 		more    bool
@@ -102,7 +106,7 @@ func TestLoadBeyondAnyScaleIsRefused(t *testing.T) {
 
 func TestFabricsSideBySideStayWithinWhatTheHostCarries(t *testing.T) {
 	t.Parallel()
-	parallel := func(s *scenarios.Scenario, most int) int {
+	parallel := func(s *trials.Cluster, most int) int {
 		n, err := Parallel(t.Context(), s, two(), most)
 		require.NoError(t, err)
 		return n
@@ -164,9 +168,7 @@ func TestTheLoadHoldsAllBytesOfTheTransfers(t *testing.T) {
 	s := load64(t, "workload.synthetic.requests=20", "policies=[rr]", "seeds=[1]")
 	p, err := at(s, 1)
 	require.NoError(t, err)
-	l, err := arrivals(s, 1)
-	require.NoError(t, err)
-	records, err := simulate(t.Context(), s, p, Trials(s)[0], l)
+	records, err := trials.Play(t.Context(), trials.Flow{Cluster: s}, s, s.Trials(results.WorldFlow, []uint64{1})[0])
 	require.NoError(t, err)
 	want := 0.0
 	for i := range records {

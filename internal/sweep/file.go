@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -124,7 +125,7 @@ func (s *Sweep) load(name, base string) error {
 		if err != nil {
 			return s.blame(name, values, err)
 		}
-		if _, err := flowrun.New(sc); err != nil {
+		if _, err := trials.NewServing(sc); err != nil {
 			return s.blame(name, values, err)
 		}
 		c := Cell{Index: i, Scenario: sc}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -116,7 +117,7 @@ func (r *runner) run(ctx context.Context) error {
 		if len(todo) == 0 {
 			continue
 		}
-		fc, err := flowrun.New(c.Scenario)
+		cluster, err := trials.NewServing(c.Scenario)
 		if err != nil {
 			return err
 		}
@@ -124,19 +125,19 @@ func (r *runner) run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				break
 			}
-			g.Go(func() error { return r.trial(ctx, fc, t) })
+			g.Go(func() error { return r.trial(ctx, cluster, t) })
 		}
 	}
 	return g.Wait()
 }
 
-func (r *runner) trial(ctx context.Context, c *flowrun.Case, t trial) error {
+func (r *runner) trial(ctx context.Context, c *trials.Cluster, t trial) error {
 	var stopwatch func() int64
 	if r.sweep.File.TimeDecisions {
 		origin := r.now()
 		stopwatch = func() int64 { return int64(r.now().Sub(origin)) }
 	}
-	f, err := c.Trial(ctx, t.policy, t.seed, stopwatch)
+	f, err := flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: t.policy, Seed: t.seed, Stopwatch: stopwatch})
 	if err != nil {
 		return fmt.Errorf("cell %d: %w", t.cell, err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/workload"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Endpoints lists the nodes that explicit flows may name, in index order.
@@ -22,9 +21,10 @@ func Endpoints(p *fabric.Plan) []fabric.NodeID {
 	return ids
 }
 
-// Flows builds the driver of explicit transfers. A given path becomes the slot
+// flows builds the driver of explicit transfers. A given path becomes the slot
 // of that path for every stream; a flow without one takes its streams' draws.
-func Flows(s *scenarios.Scenario, p *fabric.Plan, world string, seed uint64, flows []workload.FlowRequest) (*controller.Flows, error) {
+func (c *Cluster) flows(t Trial, flows []workload.FlowRequest) (*controller.Flows, error) {
+	s, p := c.Scenario, c.Plan
 	ids := Endpoints(p)
 	index := make(map[string]int, len(ids))
 	for i, id := range ids {
@@ -47,8 +47,17 @@ func Flows(s *scenarios.Scenario, p *fabric.Plan, world string, seed uint64, flo
 		}
 	}
 	return controller.NewFlows(controller.FlowsConfig{
-		World: world, Seed: seed, Flows: specs, Endpoints: Names(p, ids), RateScale: p.Scale.Rate,
+		World: t.World, Seed: t.Seed, Flows: specs, Endpoints: Names(p, ids), RateScale: p.Scale.Rate,
 		NICs: s.Topology.NICsPerInstance, Drain: s.Limits.Drain,
+	})
+}
+
+// Transfers builds the driver of transfers between endpoints (indices of Endpoints) that no
+// scenario lists, such as those of a calibration.
+func (c *Cluster) Transfers(world string, specs []controller.FlowSpec) (*controller.Flows, error) {
+	return controller.NewFlows(controller.FlowsConfig{
+		World: world, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,
+		NICs: c.Scenario.Topology.NICsPerInstance, Drain: c.Scenario.Limits.Drain,
 	})
 }
 

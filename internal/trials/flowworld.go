@@ -3,15 +3,15 @@ package trials
 import (
 	"time"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// FlowWorld is the configuration of a scenario's cluster in the flow world.
-func FlowWorld(s *scenarios.Scenario, p *fabric.Plan, seed uint64) flowworld.Config {
+// flowConfig is the configuration of the cluster in the flow world.
+func (c *Cluster) flowConfig(seed uint64) flowworld.Config {
+	s, p := c.Scenario, c.Plan
 	l := s.Topology.Latency
 	cfg := flowworld.Config{
 		Plan: p, Senders: p.Prefill, Receivers: p.Decode, Prefill: Prefill(s), Paths: flowworld.PathSlots,

@@ -1,6 +1,11 @@
-// Package trials turns a scenario and its plan into drivers: the same one for
-// every world. It is where scenario keys meet the controller, the scheduler and
-// the engine; it holds no logic of its own beyond that meeting.
+// Package trials makes trials out of a scenario. A Cluster is the scenario's plan and what
+// arrives; Play runs one policy on one seed of it in one World, and gives records. Whatever
+// runs trials (an experiment, a sweep, tuning, the attribution of a gap, the choice of a
+// scale) is a loop over Play.
+//
+// It is the only place that lays out a fabric, reads a workload, or builds a driver, so
+// that all worlds get the same. It writes nothing and touches nothing of the host. Start
+// reading at cluster.go, then play.go.
 package trials
 
 import (
@@ -34,8 +39,11 @@ type Trial struct {
 	Policy scenarios.Policy
 	Seed   uint64
 	// Wrap, if set, puts another policy in the place of the scenario's, which it is
-	// given: a run that repeats decisions made elsewhere. It is called once a tenant.
+	// given: a run that repeats decisions made elsewhere. It is called once per tenant.
 	Wrap func(scheduler.Policy) scheduler.Policy
+	// Stopwatch times decisions, in nanoseconds of any clock; nil leaves them untimed, so
+	// that equal trials give equal records.
+	Stopwatch func() int64
 }
 
 // Label is the policy's name in results.
@@ -90,9 +98,9 @@ func State(s *scenarios.Scenario, p *fabric.Plan) (*scheduler.State, error) {
 	})
 }
 
-// Serving builds the driver of a serving trial. The requests are the seed's and
-// are only read, so that every policy can be given the same.
-func Serving(s *scenarios.Scenario, p *fabric.Plan, t Trial, reqs []workload.Request, stopwatch func() int64) (*controller.Serving, error) {
+// serving builds the driver of a serving trial.
+func (c *Cluster) serving(t Trial, reqs []workload.Request) (*controller.Serving, error) {
+	s, p := c.Scenario, c.Plan
 	tenants, err := tenants(s, p, t)
 	if err != nil {
 		return nil, err
@@ -106,7 +114,7 @@ func Serving(s *scenarios.Scenario, p *fabric.Plan, t Trial, reqs []workload.Req
 		Paths:  func(prefill, decode int) int { return p.PathCount(p.Tier(p.Prefill[prefill], p.Decode[decode])) },
 		Sticky: s.Transfer.Paths == scenarios.PathsSticky, OverlapPieces: overlap(s),
 		Retries: s.Transfer.Retries, Drain: s.Limits.Drain, TransferTimeout: s.Transfer.Timeout,
-		AnswerTimeout: time.Duration(float64(answerTimeout) / p.Scale.Time), Stopwatch: stopwatch,
+		AnswerTimeout: time.Duration(float64(answerTimeout) / p.Scale.Time), Stopwatch: t.Stopwatch,
 	})
 }
 

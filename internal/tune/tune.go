@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
-	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -96,8 +96,12 @@ const leastRequests = 50
 func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool) {
 	probe := *s
 	probe.Workload.Trace = t
-	reqs, _, err := workload.Generate(&probe, firstSeed)
-	return t, err == nil && len(reqs) >= leastRequests
+	c, err := trials.New(&probe)
+	if err != nil {
+		return t, false
+	}
+	l, err := c.Load(firstSeed)
+	return t, err == nil && len(l.Requests) >= leastRequests
 }
 
 // Check refuses options that no search can follow.
@@ -145,7 +149,7 @@ func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, e
 
 // grid returns the metric by point and seed.
 func grid(ctx context.Context, s *scenarios.Scenario, metric flowrun.Metric, opt Options) ([][]float64, error) {
-	c, err := flowrun.New(s)
+	c, err := trials.NewServing(s)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +179,7 @@ func grid(ctx context.Context, s *scenarios.Scenario, metric flowrun.Metric, opt
 	for j, seed := range seeds {
 		for i, ratio := range points {
 			g.Go(func() error {
-				f, err := c.Trial(ctx, policy(ratio), seed, nil)
+				f, err := flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: policy(ratio), Seed: seed})
 				if err != nil {
 					return err
 				}

@@ -1,4 +1,4 @@
-package lab
+package packetworld
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -33,14 +33,55 @@ const (
 	warmAtMost = 8192
 )
 
+// Agents are the agents of a lab, configured for a cluster.
+type Agents struct {
+	lab     *lab.Lab
+	cluster *trials.Cluster
+	configs []*control.ConfigureRequest // of lab.Agents, in their order
+	pairs   map[[2]string]bool          // sender and receiver names of explicit flows; nil where there are none
+}
+
+// Configure gives every agent its role, its peers and the path table to them, and opens
+// the connections that trials will use. The lab's fabric must be that of the cluster's plan.
+func Configure(ctx context.Context, l *lab.Lab, c *trials.Cluster) (*Agents, error) {
+	all := &Agents{lab: l, cluster: c}
+	if c.Flows() {
+		load, err := c.Load(c.Scenario.Seeds[0])
+		if err != nil {
+			return nil, err
+		}
+		all.pairs = make(map[[2]string]bool, len(load.Flows))
+		for i := range load.Flows {
+			all.pairs[[2]string{load.Flows[i].From, load.Flows[i].To}] = true
+		}
+	}
+	flows, err := all.backgroundFlows()
+	if err != nil {
+		return nil, err
+	}
+	if err := all.makeConfigs(ctx, flows); err != nil {
+		return nil, err
+	}
+	if err := all.Reset(ctx); err != nil {
+		return nil, err
+	}
+	if c.Scenario.Transfer.Paths == scenarios.PathsFresh || all.paths()*warmPerPath > warmAtMost {
+		return all, nil
+	}
+	return all, all.each(ctx, func(ctx context.Context, agent *lab.Agent, _ *control.ConfigureRequest) error {
+		_, err := agent.Client.Warm(ctx, warmPerPath)
+		return err
+	})
+}
+
 // role is what a node's agent is configured as.
-func (l *Lab) role(n *fabric.Node) control.Role {
+func (all *Agents) role(n *fabric.Node) control.Role {
 	switch {
 	case n.Kind == fabric.KindBackground:
 		return control.Role_ROLE_BACKGROUND
 	case n.Kind != fabric.KindInstance:
 		return control.Role_ROLE_UNSPECIFIED
-	case l.Scenario.Workload.Kind == scenarios.WorkloadFlows:
+	case all.cluster.Flows():
 		return control.Role_ROLE_ENDPOINT
 	case n.Role == fabric.RolePrefill:
 		return control.Role_ROLE_PREFILL
@@ -50,41 +91,18 @@ func (l *Lab) role(n *fabric.Node) control.Role {
 	return control.Role_ROLE_UNSPECIFIED
 }
 
-// configure gives every agent its role, its peers and the path table to them, and
-// opens the connections that the trials will use.
-func (l *Lab) configure(ctx context.Context) error {
-	l.opt.Progress.Phase("choosing source ports for every path and opening connections")
-	flows, err := l.backgroundFlows()
-	if err != nil {
-		return err
-	}
-	if err := l.makeConfigs(ctx, flows); err != nil {
-		return err
-	}
-	if err := l.Reset(ctx); err != nil {
-		return err
-	}
-	if l.Scenario.Transfer.Paths == scenarios.PathsFresh || l.paths()*warmPerPath > warmAtMost {
-		return nil
-	}
-	return l.each(ctx, func(ctx context.Context, a *Agent, _ *control.ConfigureRequest) error {
-		_, err := a.Client.Warm(ctx, warmPerPath)
-		return err
-	})
-}
-
 // makeConfigs finds the source ports of every agent and writes its configuration.
-func (l *Lab) makeConfigs(ctx context.Context, flows map[fabric.NodeID][]*control.BackgroundFlow) error {
-	l.configs = make([]*control.ConfigureRequest, len(l.Agents))
+func (all *Agents) makeConfigs(ctx context.Context, flows map[fabric.NodeID][]*control.BackgroundFlow) error {
+	all.configs = make([]*control.ConfigureRequest, len(all.lab.Agents))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for i := range l.Agents {
+	for i := range all.lab.Agents {
 		g.Go(func() (err error) {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			a := &l.Agents[i]
-			if l.configs[i], err = l.config(a, flows[a.ID]); err != nil {
+			a := &all.lab.Agents[i]
+			if all.configs[i], err = all.config(a, flows[a.ID]); err != nil {
 				return fmt.Errorf("configure %s: %w", a.Node, err)
 			}
 			return nil
@@ -94,9 +112,9 @@ func (l *Lab) makeConfigs(ctx context.Context, flows map[fabric.NodeID][]*contro
 }
 
 // paths counts those of all pairs.
-func (l *Lab) paths() int {
+func (all *Agents) paths() int {
 	n := 0
-	for _, c := range l.configs {
+	for _, c := range all.configs {
 		for _, p := range c.Peers {
 			for _, nic := range p.Nics {
 				n += len(nic.Paths)
@@ -108,17 +126,17 @@ func (l *Lab) paths() int {
 
 // Reset drops whatever an earlier trial left in the agents: caches, queues,
 // memory. Connections stay.
-func (l *Lab) Reset(ctx context.Context) error {
-	return l.each(ctx, func(ctx context.Context, a *Agent, c *control.ConfigureRequest) error {
+func (all *Agents) Reset(ctx context.Context) error {
+	return all.each(ctx, func(ctx context.Context, a *lab.Agent, c *control.ConfigureRequest) error {
 		return a.Client.Configure(ctx, c)
 	})
 }
 
 // Endpoints makes every instance a plain end of transfers, without an engine, until the
 // next Reset. Connections stay.
-func (l *Lab) Endpoints(ctx context.Context) error {
-	return l.each(ctx, func(ctx context.Context, a *Agent, c *control.ConfigureRequest) error {
-		if l.Plan.Nodes[a.ID].Kind != fabric.KindInstance {
+func (all *Agents) Endpoints(ctx context.Context) error {
+	return all.each(ctx, func(ctx context.Context, a *lab.Agent, c *control.ConfigureRequest) error {
+		if all.cluster.Plan.Nodes[a.ID].Kind != fabric.KindInstance {
 			return nil
 		}
 		plain := proto.CloneOf(c)
@@ -128,23 +146,23 @@ func (l *Lab) Endpoints(ctx context.Context) error {
 }
 
 // Pairs lists who may send to whom, in the order of the agents.
-func (l *Lab) Pairs() [][2]fabric.NodeID {
+func (all *Agents) Pairs() [][2]fabric.NodeID {
 	var out [][2]fabric.NodeID
-	for i := range l.Agents {
-		n := &l.Plan.Nodes[l.Agents[i].ID]
-		for _, to := range l.receivers(n) {
+	for i := range all.lab.Agents {
+		n := &all.cluster.Plan.Nodes[all.lab.Agents[i].ID]
+		for _, to := range all.receivers(n) {
 			out = append(out, [2]fabric.NodeID{n.ID, to})
 		}
 	}
 	return out
 }
 
-func (l *Lab) each(ctx context.Context, do func(context.Context, *Agent, *control.ConfigureRequest) error) error {
+func (all *Agents) each(ctx context.Context, do func(context.Context, *lab.Agent, *control.ConfigureRequest) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	for i := range l.Agents {
+	for i := range all.lab.Agents {
 		g.Go(func() error {
-			if err := do(ctx, &l.Agents[i], l.configs[i]); err != nil {
-				return fmt.Errorf("agent %s: %w", l.Agents[i].Node, err)
+			if err := do(ctx, &all.lab.Agents[i], all.configs[i]); err != nil {
+				return fmt.Errorf("agent %s: %w", all.lab.Agents[i].Node, err)
 			}
 			return nil
 		})
@@ -152,18 +170,18 @@ func (l *Lab) each(ctx context.Context, do func(context.Context, *Agent, *contro
 	return g.Wait()
 }
 
-func (l *Lab) config(a *Agent, flows []*control.BackgroundFlow) (*control.ConfigureRequest, error) {
-	n := &l.Plan.Nodes[a.ID]
-	s := l.Scenario
+func (all *Agents) config(a *lab.Agent, flows []*control.BackgroundFlow) (*control.ConfigureRequest, error) {
+	n := &all.cluster.Plan.Nodes[a.ID]
+	s := all.cluster.Scenario
 	req := &control.ConfigureRequest{
-		Role: l.role(n), Node: n.Name, DataPort: dataPort, TimeScale: l.Plan.Scale.Time,
-		Engine: engineConfig(s), Transfer: transferConfig(s, l.Plan.Scale.Time), Background: flows,
+		Role: all.role(n), Node: n.Name, DataPort: dataPort, TimeScale: all.cluster.Plan.Scale.Time,
+		Engine: engineConfig(s), Transfer: transferConfig(s, all.cluster.Plan.Scale.Time), Background: flows,
 	}
 	for _, addr := range n.Addrs {
 		req.Addresses = append(req.Addresses, addr.String())
 	}
-	for _, to := range l.receivers(n) {
-		peer, err := l.peer(n, &l.Plan.Nodes[to])
+	for _, to := range all.receivers(n) {
+		peer, err := all.peer(n, &all.cluster.Plan.Nodes[to])
 		if err != nil {
 			return nil, err
 		}
@@ -173,49 +191,32 @@ func (l *Lab) config(a *Agent, flows []*control.BackgroundFlow) (*control.Config
 }
 
 // receivers are the nodes that an agent may send to.
-func (l *Lab) receivers(n *fabric.Node) []fabric.NodeID {
-	switch l.role(n) {
+func (all *Agents) receivers(n *fabric.Node) []fabric.NodeID {
+	switch all.role(n) {
 	case control.Role_ROLE_PREFILL:
-		return l.Plan.Decode
+		return all.cluster.Plan.Decode
 	case control.Role_ROLE_ENDPOINT:
-		return l.flowReceivers(n)
+		return all.flowReceivers(n)
 	}
 	return nil
 }
 
-// flowPairs are the senders and receivers of a scenario's explicit flows, by name:
-// only they need connections. Other workloads have none.
-func flowPairs(s *scenarios.Scenario) (map[[2]string]bool, error) {
-	if s.Workload.Kind != scenarios.WorkloadFlows {
-		return nil, nil
-	}
-	flows, err := workload.LoadFlows(s, s.Seeds[0])
-	if err != nil {
-		return nil, err
-	}
-	pairs := make(map[[2]string]bool, len(flows))
-	for i := range flows {
-		pairs[[2]string{flows[i].From, flows[i].To}] = true
-	}
-	return pairs, nil
-}
-
 // flowReceivers are the destinations that the scenario's flows give this sender.
-func (l *Lab) flowReceivers(n *fabric.Node) []fabric.NodeID {
+func (all *Agents) flowReceivers(n *fabric.Node) []fabric.NodeID {
 	var out []fabric.NodeID
-	for _, id := range trials.Endpoints(l.Plan) {
-		if l.flowPairs[[2]string{n.Name, l.Plan.Nodes[id].Name}] {
+	for _, id := range trials.Endpoints(all.cluster.Plan) {
+		if all.pairs[[2]string{n.Name, all.cluster.Plan.Nodes[id].Name}] {
 			out = append(out, id)
 		}
 	}
 	return out
 }
 
-func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
+func (all *Agents) peer(from, to *fabric.Node) (*control.Peer, error) {
 	peer := &control.Peer{Node: to.Name, DataPort: dataPort}
 	for nic, addr := range to.Addrs {
 		peer.Addresses = append(peer.Addresses, addr.String())
-		table, err := l.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, l.portsWanted(), firstSourcePort)
+		table, err := all.lab.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, all.portsWanted(), firstSourcePort)
 		if err != nil {
 			return nil, fmt.Errorf("source ports from %s to %s: %w", from.Name, to.Name, err)
 		}
@@ -233,13 +234,13 @@ func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
 }
 
 // portsWanted is how many source ports each path of each pair gets.
-func (l *Lab) portsWanted() int {
-	pairs := len(l.flowPairs)
-	if l.Scenario.Workload.Kind != scenarios.WorkloadFlows {
-		pairs = len(l.Plan.Prefill) * len(l.Plan.Decode)
+func (all *Agents) portsWanted() int {
+	pairs := len(all.pairs)
+	if all.cluster.Scenario.Workload.Kind != scenarios.WorkloadFlows {
+		pairs = len(all.cluster.Plan.Prefill) * len(all.cluster.Plan.Decode)
 	}
-	paths := pairs * l.Plan.PathCount(3) * l.Scenario.Topology.NICsPerInstance
-	return max(2*l.Scenario.Transfer.Streams, min(portsPerPath, portLookups/max(1, paths)))
+	paths := pairs * all.cluster.Plan.PathCount(3) * all.cluster.Scenario.Topology.NICsPerInstance
+	return max(2*all.cluster.Scenario.Transfer.Streams, min(portsPerPath, portLookups/max(1, paths)))
 }
 
 func engineConfig(s *scenarios.Scenario) *control.EngineConfig {

@@ -1,4 +1,4 @@
-package packet_test
+package packetworld_test
 
 import (
 	"sync"
@@ -11,10 +11,9 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
-	"github.com/netkvlab/netkvlab/internal/packet"
+	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -180,13 +179,13 @@ func TestTenantsDecideAlikeInBothWorlds(t *testing.T) {
 // sameInBothWorlds plays a policy in both and returns the records, which must be equal.
 func sameInBothWorlds(t *testing.T, s *scenarios.Scenario, policy string) []results.Record {
 	t.Helper()
-	plan, err := fabric.New(s, s.Scale)
+	cluster, err := trials.New(s)
 	require.NoError(t, err)
-	reqs, _, err := workload.Generate(s, 1)
+	load, err := cluster.Load(1)
 	require.NoError(t, err)
-	want := inFlowWorld(t, s, plan, policy, reqs)
+	want := inFlowWorld(t, cluster, policy, load)
 	var got []results.Record
-	synctest.Test(t, func(t *testing.T) { got = inPacketWorld(t, s, plan, policy, reqs) })
+	synctest.Test(t, func(t *testing.T) { got = inPacketWorld(t, cluster, policy, load) })
 	require.Len(t, got, len(want))
 	for i := range want {
 		want[i].Streams, got[i].Streams = nil, nil // scripted agents report none
@@ -199,10 +198,10 @@ func trialOf(policy string) trials.Trial {
 	return trials.Trial{World: "either", Policy: scenarios.NewPolicy(policy), Seed: 1}
 }
 
-func inFlowWorld(t *testing.T, s *scenarios.Scenario, plan *fabric.Plan, policy string, reqs []workload.Request) []results.Record {
-	d, err := trials.Serving(s, plan, trialOf(policy), reqs, nil)
+func inFlowWorld(t *testing.T, c *trials.Cluster, policy string, l *trials.Load) []results.Record {
+	d, err := c.Driver(trialOf(policy), l)
 	require.NoError(t, err)
-	cfg := trials.FlowWorld(s, plan, 1)
+	cfg := trials.Flow{Cluster: c}.Config(1)
 	cfg.Refresh = 0 // nobody polls here
 	w, err := flowworld.New(cfg)
 	require.NoError(t, err)
@@ -210,14 +209,15 @@ func inFlowWorld(t *testing.T, s *scenarios.Scenario, plan *fabric.Plan, policy 
 	return d.Records()
 }
 
-func inPacketWorld(t *testing.T, s *scenarios.Scenario, plan *fabric.Plan, policy string, reqs []workload.Request) []results.Record {
-	d, err := trials.Serving(s, plan, trialOf(policy), reqs, nil)
+func inPacketWorld(t *testing.T, cluster *trials.Cluster, policy string, l *trials.Load) []results.Record {
+	d, err := cluster.Driver(trialOf(policy), l)
 	require.NoError(t, err)
-	c := &twin{start: time.Now(), plan: plan, cfg: trials.FlowWorld(s, plan, 1), at: map[string]*scripted{}}
+	plan := cluster.Plan
+	c := &twin{start: time.Now(), plan: plan, cfg: trials.Flow{Cluster: cluster}.Config(1), at: map[string]*scripted{}}
 	for tier, r := range plan.TierBandwidth() {
 		c.rates[tier] = r.BytesPerSecond()
 	}
-	tr := &packet.Trial{Driver: d, TimeScale: 1, Now: func() int64 { return int64(c.now()) }}
+	tr := &packetworld.Trial{Driver: d, TimeScale: 1, Now: func() int64 { return int64(c.now()) }}
 	for i, id := range plan.Prefill {
 		p, err := engine.NewPrefill(c.cfg.Prefill)
 		require.NoError(t, err)
@@ -232,9 +232,9 @@ func inPacketWorld(t *testing.T, s *scenarios.Scenario, plan *fabric.Plan, polic
 	return d.Records()
 }
 
-func (c *twin) member(id fabric.NodeID, prefill, decode int, s *scripted) packet.Member {
+func (c *twin) member(id fabric.NodeID, prefill, decode int, s *scripted) packetworld.Member {
 	s.c, s.node, s.attempt, s.events = c, id, map[uint64]uint32{}, make(chan *control.Event, 1000)
 	name := c.plan.Nodes[id].Name
 	c.at[name] = s
-	return packet.Member{Node: name, Prefill: prefill, Decode: decode, Session: s}
+	return packetworld.Member{Node: name, Prefill: prefill, Decode: decode, Session: s}
 }

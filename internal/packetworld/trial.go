@@ -1,4 +1,4 @@
-package packet
+package packetworld
 
 import (
 	"context"
@@ -55,7 +55,7 @@ type Trial struct {
 	// host that was. The instances are granted that time on top.
 	OnStall func(late time.Duration)
 	// OnProgress is told how many requests have ended, now and then.
-	OnProgress func(ended, total int, now time.Duration)
+	OnProgress func(ended, total int)
 }
 
 // Epoch is a start for a trial of so many agents: far enough in the future that
@@ -170,7 +170,7 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 		t.carryOut(clk, actions)
 		if t.OnProgress != nil {
 			ended, total := t.Driver.Progress()
-			t.OnProgress(ended, total, clk.now())
+			t.OnProgress(ended, total)
 		}
 	}
 	return t.switchBackground(false)

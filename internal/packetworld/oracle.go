@@ -1,11 +1,10 @@
-package experiment
+package packetworld
 
 import (
 	"context"
 	"sync"
 	"time"
 
-	"github.com/netkvlab/netkvlab/internal/packet"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -20,48 +19,47 @@ type oracle struct {
 	rows   []telemetry.Row
 	ports  []telemetry.PortRef
 	meter  *telemetry.Meter
-	flush  func([]telemetry.PortRef, []telemetry.Row)
 }
 
 // startOracle begins polling; samples reach the trial after the staleness knob.
-func (r *run) startOracle(ctx context.Context, t trials.Trial, tr *packet.Trial) *oracle {
-	s := r.opt.Scenario
+func (w *World) startOracle(ctx context.Context, t trials.Trial, tr *Trial) *oracle {
+	s := w.cluster.Scenario
 	ctx, cancel := context.WithCancel(ctx)
-	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(r.plan)}
+	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(w.cluster.Plan)}
 	o.meter = telemetry.New(telemetry.Options{
 		Ports: o.ports, Separate: s.Oracle.Separation != scenarios.SeparationNone, Ours: !s.Background.Enabled(),
 		Noise: s.Oracle.Noise, Loss: s.Oracle.Loss, Seed: t.Seed,
 		Staleness: s.Oracle.Staleness,
 	})
-	scale := r.plan.Scale.Time
-	samples := make(chan packet.Sample)
+	samples := make(chan Sample)
 	tr.Samples = samples
-	o.flush = func(ports []telemetry.PortRef, rows []telemetry.Row) { r.writeLinks(t, ports, rows) }
-	go o.poll(ctx, r, o.meter, samples, time.Duration(float64(s.Oracle.Refresh)*scale), time.Duration(float64(s.Oracle.Staleness)*scale), scale)
+	go o.poll(ctx, w, samples)
 	return o
 }
 
-func (o *oracle) poll(ctx context.Context, r *run, m *telemetry.Meter, out chan<- packet.Sample, every, stale time.Duration, scale float64) {
+func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
 	defer close(o.done)
 	var late sync.WaitGroup
 	defer late.Wait()
-	tick := time.NewTicker(every)
+	knobs, scale := w.cluster.Scenario.Oracle, w.cluster.Plan.Scale.Time
+	stale := time.Duration(float64(knobs.Staleness) * scale)
+	tick := time.NewTicker(time.Duration(float64(knobs.Refresh) * scale))
 	defer tick.Stop()
 	start := time.Now()
 	for last := false; ; {
-		now, err := r.counters()
+		now, err := w.counters()
 		if err != nil {
 			o.err = err
 			return
 		}
 		real := time.Since(start)
-		congestion, rows, ok := m.Poll(real, time.Duration(float64(real)/scale), now)
+		congestion, rows, ok := o.meter.Poll(real, time.Duration(float64(real)/scale), now)
 		o.rows = append(o.rows, rows...)
 		if rows != nil {
 			late.Add(1)
 			go func() {
 				defer late.Done()
-				deliver(ctx, out, packet.Sample{Congestion: congestion, OK: ok}, stale)
+				deliver(ctx, out, Sample{Congestion: congestion, OK: ok}, stale)
 			}()
 		}
 		if last {
@@ -76,7 +74,7 @@ func (o *oracle) poll(ctx context.Context, r *run, m *telemetry.Meter, out chan<
 }
 
 // deliver hands a sample over after its delay, unless the trial ends first.
-func deliver(ctx context.Context, out chan<- packet.Sample, s packet.Sample, delay time.Duration) {
+func deliver(ctx context.Context, out chan<- Sample, s Sample, delay time.Duration) {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
@@ -90,30 +88,27 @@ func deliver(ctx context.Context, out chan<- packet.Sample, s packet.Sample, del
 	}
 }
 
-// stop ends the polling and gives the link series away: not before, since that costs
-// CPU that the trial should have.
+// stop ends the polling.
 func (o *oracle) stop() error {
 	o.cancel()
 	<-o.done
-	if o.err != nil {
-		return o.err
-	}
-	o.flush(o.ports, o.rows)
-	return nil
+	return o.err
 }
 
-// writeLinks puts a trial's link series on its page.
-func (r *run) writeLinks(t trials.Trial, ports []telemetry.PortRef, rows []telemetry.Row) {
-	for _, row := range rows {
-		p := ports[row.Port]
+// links is the series of all links in a trial.
+func (o *oracle) links(t trials.Trial) []results.LinkSample {
+	out := make([]results.LinkSample, len(o.rows))
+	for i, row := range o.rows {
+		p := o.ports[row.Port]
 		direction := "up"
 		if p.Hop.Reverse {
 			direction = "down"
 		}
-		r.page.links = append(r.page.links, results.LinkSample{
+		out[i] = results.LinkSample{
 			TimeMS: results.MS(row.At), World: t.World, Policy: trials.Label(t.Policy), Seed: t.Seed,
 			Link: p.Name, Direction: direction, BytesEmulated: int64(row.Bytes), Utilization: row.Utilization,
 			Drops: int64(row.Drops), BacklogBytes: int64(row.Backlog), Marks: int64(row.Marks),
-		})
+		}
 	}
+	return out
 }

@@ -1,16 +1,15 @@
-package experiment
+package packetworld
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
-	"github.com/netkvlab/netkvlab/internal/flowworld"
-	"github.com/netkvlab/netkvlab/internal/packet"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
@@ -33,32 +32,31 @@ type probe struct {
 	pair bool
 }
 
-// calibrate moves lone transfers over every tier of the empty fabric, and two over one
+// Calibrate moves lone transfers over every tier of the empty fabric, and two over one
 // path, and compares them with the fluid model: whatever they are off is the
-// emulation's, since nothing else is there.
-func (r *run) calibrate(ctx context.Context) error {
-	probes := r.probes()
+// emulation's, since nothing else is there. It is part of the evidence of every trial after it.
+func (w *World) Calibrate(ctx context.Context) error {
+	probes := w.probes()
 	if len(probes) == 0 {
 		return nil
 	}
-	r.opt.Progress.Phase("calibrating: lone transfers over every tier")
-	if err := r.lab.Endpoints(ctx); err != nil {
+	if err := w.agents.Endpoints(ctx); err != nil {
 		return err
 	}
-	ideal, err := r.fluid(ctx, probes)
+	ideal, err := w.fluid(ctx, probes)
 	if err != nil {
 		return err
 	}
 	off := make([][]float64, len(probes))
 	for range loneRounds {
-		got, err := r.measure(ctx, probes)
+		got, err := w.measure(ctx, probes)
 		if err != nil {
 			return err
 		}
 		near := true
 		for i := range probes {
 			if got[i].Status != results.Completed {
-				r.fault("calibration: a transfer from %s to %s over tier %d: %s", got[i].Prefill, got[i].Decode, probes[i].tier, got[i].Reason)
+				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s", got[i].Prefill, got[i].Decode, probes[i].tier, got[i].Reason))
 				return nil
 			}
 			pct := 100 * (got[i].TransferMS/ideal[i].TransferMS - 1)
@@ -69,7 +67,7 @@ func (r *run) calibrate(ctx context.Context) error {
 			break
 		}
 	}
-	r.evidence.Calibration = summary(probes, off)
+	w.calibration = summary(probes, off)
 	return nil
 }
 
@@ -98,26 +96,26 @@ func median(x []float64) float64 { return results.Percentile(slices.Sorted(slice
 
 // probes are one transfer for each tier that a sender and a receiver have between
 // them, one after the other, and two at once over the highest.
-func (r *run) probes() []probe {
-	ids := trials.Endpoints(r.plan)
+func (w *World) probes() []probe {
+	ids := trials.Endpoints(w.cluster.Plan)
 	index := map[fabric.NodeID]int{}
 	for i, id := range ids {
 		index[id] = i
 	}
 	var byTier [4]*[2]fabric.NodeID
-	for _, pair := range r.lab.Pairs() {
-		if t := r.plan.Tier(pair[0], pair[1]); byTier[t] == nil {
+	for _, pair := range w.agents.Pairs() {
+		if t := w.cluster.Plan.Tier(pair[0], pair[1]); byTier[t] == nil {
 			byTier[t] = &pair
 		}
 	}
 	var out []probe
 	at := time.Duration(0)
-	took := time.Duration(float64(loneTime) / r.plan.Scale.Time)
+	took := time.Duration(float64(loneTime) / w.cluster.Plan.Scale.Time)
 	for tier, pair := range byTier {
 		if pair == nil {
 			continue
 		}
-		out = append(out, probe{tier: tier, spec: r.lone(len(out), at, took, index, tier, *pair)})
+		out = append(out, probe{tier: tier, spec: w.lone(len(out), at, took, index, tier, *pair)})
 		at += took + took/4
 	}
 	if n := len(out); n > 0 { // two over the path of the last
@@ -132,11 +130,11 @@ func (r *run) probes() []probe {
 }
 
 // lone is a transfer that takes a given paper time at the rate of its narrowest link.
-func (r *run) lone(id int, at, took time.Duration, index map[fabric.NodeID]int, tier int, pair [2]fabric.NodeID) controller.FlowSpec {
-	path := r.plan.NICPaths(pair[0], pair[1], 0, 0)[0]
+func (w *World) lone(id int, at, took time.Duration, index map[fabric.NodeID]int, tier int, pair [2]fabric.NodeID) controller.FlowSpec {
+	path := w.cluster.Plan.NICPaths(pair[0], pair[1], 0, 0)[0]
 	rate := math.Inf(1)
 	for _, h := range path {
-		rate = min(rate, r.plan.Links[h.Link].Rate.BytesPerSecond())
+		rate = min(rate, w.cluster.Plan.Links[h.Link].Rate.BytesPerSecond())
 	}
 	return controller.FlowSpec{
 		ID: id, Start: at, From: index[pair[0]], To: index[pair[1]], Tier: tier,
@@ -144,47 +142,36 @@ func (r *run) lone(id int, at, took time.Duration, index map[fabric.NodeID]int, 
 	}
 }
 
-func (r *run) probing(world string, probes []probe) (*controller.Flows, error) {
-	specs := make([]controller.FlowSpec, len(probes))
+// specs are the transfers of the probes.
+func specs(probes []probe) []controller.FlowSpec {
+	out := make([]controller.FlowSpec, len(probes))
 	for i := range probes {
-		specs[i] = probes[i].spec
+		out[i] = probes[i].spec
 	}
-	return controller.NewFlows(controller.FlowsConfig{
-		World: world, Flows: specs, Endpoints: trials.Names(r.plan, trials.Endpoints(r.plan)), RateScale: r.plan.Scale.Rate,
-		NICs: r.opt.Scenario.Topology.NICsPerInstance, Drain: r.opt.Scenario.Limits.Drain,
-	})
+	return out
 }
 
 // fluid is what the probes would take ideally.
-func (r *run) fluid(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := r.probing(results.WorldFlow, probes)
+func (w *World) fluid(ctx context.Context, probes []probe) ([]results.Record, error) {
+	d, err := w.cluster.Transfers(results.WorldFlow, specs(probes))
 	if err != nil {
 		return nil, err
 	}
-	ids := trials.Endpoints(r.plan)
-	cfg := r.flowConfig(0)
-	w, err := flowworld.New(flowworld.Config{
-		Plan: r.plan, Senders: ids, Receivers: ids, Paths: flowworld.PathSlots, Framing: cfg.Framing, Latency: cfg.Latency, Setup: cfg.Setup,
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = w.Run(ctx, d)
+	err = w.Flow().RunFlows(ctx, d)
 	return d.Records(), err
 }
 
 // measure moves the probes through the lab.
-func (r *run) measure(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := r.probing(results.WorldPacket, probes)
+func (w *World) measure(ctx context.Context, probes []probe) ([]results.Record, error) {
+	d, err := w.cluster.Transfers(results.WorldPacket, specs(probes))
 	if err != nil {
 		return nil, err
 	}
-	ids := index(trials.Endpoints(r.plan))
-	sessions, err := r.open(ctx, ids, ids)
+	sessions, err := w.open(ctx, w.endpoints())
 	if err != nil {
 		return nil, err
 	}
-	tr := &packet.Trial{Driver: d, Members: sessions.members, Epoch: sessions.epoch, TimeScale: r.plan.Scale.Time, OnStall: r.stall}
+	tr := &Trial{Driver: d, Members: sessions.members, Epoch: sessions.epoch, TimeScale: w.cluster.Plan.Scale.Time}
 	err = tr.Run(ctx)
 	if lost := sessions.close(); len(lost) > 0 {
 		return nil, errors.Join(err, errors.New("calibration: lost "+lost[0]))

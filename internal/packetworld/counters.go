@@ -1,4 +1,4 @@
-package experiment
+package packetworld
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 
 // counters polls every port and gives the figures in the order of telemetry.Ports:
 // each link's direction away from A, then the one back.
-func (r *run) counters() ([]telemetry.Counters, error) {
-	polled, err := r.lab.Fabric.Counters()
+func (w *World) counters() ([]telemetry.Counters, error) {
+	polled, err := w.lab.Fabric.Counters()
 	if err != nil {
 		return nil, fmt.Errorf("poll the emulated ports: %w", err)
 	}
-	plan := r.plan
+	plan := w.cluster.Plan
 	out := make([]telemetry.Counters, 2*len(plan.Links))
 	for i := range polled {
 		c := &polled[i]
@@ -34,15 +34,15 @@ func (r *run) counters() ([]telemetry.Counters, error) {
 
 // own is what of two polls' difference each port carried for the transfers; -1 where
 // other traffic cannot be told from it.
-func (r *run) own(before, after []telemetry.Counters) []int64 {
-	ports := telemetry.Ports(r.plan)
+func (w *World) own(before, after []telemetry.Counters) []int64 {
+	ports := telemetry.Ports(w.cluster.Plan)
 	out := make([]int64, len(after))
 	for i := range after {
 		total := int64(after[i].Bytes - before[i].Bytes)
 		switch {
-		case r.plan.Egress(ports[i].Hop).Shape.Classes:
+		case w.cluster.Plan.Egress(ports[i].Hop).Shape.Classes:
 			out[i] = total - int64(after[i].OthersBytes-before[i].OthersBytes)
-		case r.opt.Scenario.Background.Enabled():
+		case w.cluster.Scenario.Background.Enabled():
 			out[i] = -1
 		default:
 			out[i] = total

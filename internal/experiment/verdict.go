@@ -1,0 +1,60 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// fidelity is the verdict on the run so far.
+func (r *run) fidelity(ctx context.Context, interrupted bool) results.Fidelity {
+	if !r.emulated() {
+		return results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
+	}
+	f := fidelity.JudgeRun(r.packet.trials(), r.alone(ctx), interrupted)
+	f.Notes = r.remarks()
+	return f
+}
+
+// alone is the check of the transfers of all trials that met no other; nil where it cannot
+// be made, which is judged elsewhere.
+func (r *run) alone(ctx context.Context) *results.AloneCheck {
+	if r.attribution != nil {
+		return r.attribution.Alone
+	}
+	packet, replay := r.packet.records(), r.packet.replays()
+	if r.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone || len(packet) != len(replay) {
+		return nil
+	}
+	_, alone, err := attribution.Transport(ctx, r.flow().Config, nil, packet, replay)
+	if err != nil {
+		return nil
+	}
+	return alone
+}
+
+// remarks are what a reader must know of the emulation whatever the verdict.
+func (r *run) remarks() []string {
+	if !r.emulated() {
+		return append([]string{"nothing was emulated: these are the flow world's figures alone"}, r.workload...)
+	}
+	t := r.cluster.Scenario.Transfer
+	notes := []string{
+		fmt.Sprintf("%d TCP streams per transfer, %s, paths %s; the number of streams moves results more than TCP does", t.Streams, t.CongestionControl, t.Paths),
+	}
+	fabric := r.labs[0].Fabric
+	notes = append(notes, fabric.Remarks()...)
+	if f := fabric.Features(); !f.HashSeed {
+		notes = append(notes, fmt.Sprintf("this kernel has no hash seed per switch: racks hash fields %#x, the tiers above %#x", f.ToRHashFields, f.AggHashFields))
+	}
+	notes = append(notes, r.opt.Notes...)
+	if text := scaling.Sentence(r.cluster.Plan.Scale, r.scaling); text != "" {
+		notes = append(notes, text)
+	}
+	return append(notes, r.workload...)
+}

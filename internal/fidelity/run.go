@@ -1,0 +1,84 @@
+package fidelity
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// Trial is one trial of a run with its last attempt's evidence and judgement.
+type Trial struct {
+	Name      string // as reasons call it: "rr, seed 1"
+	Evidence  *Evidence
+	Judgement Judgement
+}
+
+// reasonsShown bounds how many reasons a run's verdict lists.
+const reasonsShown = 12
+
+// JudgeRun gives the verdict on a run: that of its worst trial, and of what only all trials
+// together have enough data for. alone are the transfers of all trials that met no other;
+// nil where there were none. A run that was interrupted is never good.
+func JudgeRun(trials []Trial, alone *results.AloneCheck, interrupted bool) results.Fidelity {
+	var all Evidence
+	for i := range trials {
+		all.Merge(trials[i].Evidence)
+	}
+	j := newJudge(&all)
+	for _, t := range trials {
+		if t.Judgement.Verdict == results.VerdictInvalid || j.Verdict == results.VerdictGood {
+			j.Verdict = t.Judgement.Verdict
+		}
+	}
+	j.Reasons = reasons(trials)
+	if interrupted {
+		j.degraded("the run was cut short: the requests that ended are not a sample of all")
+	}
+	// What all trials together show is said only where no trial has said it for itself.
+	if all.Host.short(0) && !found(trials, checkBusy) {
+		j.busy(&all.Host)
+	}
+	if all.Oracle.Polls > 0 && !found(trials, checkBackground) {
+		j.background(&all)
+	}
+	if alone != nil && !found(trials, checkAlone) {
+		j.alone(alone)
+	}
+	return j.Fidelity
+}
+
+// found reports whether a check gave a reason in any trial.
+func found(trials []Trial, c check) bool {
+	return slices.ContainsFunc(trials, func(t Trial) bool { return t.Judgement.found[c] })
+}
+
+// reasons lists those of all trials, each with the trials that it holds for.
+func reasons(trials []Trial) []string {
+	names := map[string][]string{}
+	var order []string
+	for _, t := range trials {
+		for _, text := range t.Judgement.Reasons {
+			if names[text] == nil {
+				order = append(order, text)
+			}
+			names[text] = append(names[text], t.Name)
+		}
+	}
+	out := make([]string, 0, len(order))
+	for _, text := range order {
+		switch in := names[text]; {
+		case len(in) == len(trials):
+			out = append(out, text)
+		case len(in) > 3:
+			out = append(out, fmt.Sprintf("%d of %d trials: %s", len(in), len(trials), text))
+		default:
+			out = append(out, fmt.Sprintf("%s: %s", strings.Join(in, "; "), text))
+		}
+	}
+	if more := len(out) - reasonsShown; more > 0 {
+		out = append(out[:reasonsShown], fmt.Sprintf("and %d more reasons: summary.json has those of each trial", more))
+	}
+	return out
+}

@@ -1,0 +1,216 @@
+package packetworld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Options say what happens around a trial. The zero value lets one lab play alone.
+type Options struct {
+	// Watch makes a watch of this host for one trial.
+	Watch func() *fidelity.Host
+	// Begin returns when a trial that is ready may begin, and End is called when its last
+	// byte is there: where trials run side by side they begin and end together. Nil: at once.
+	Begin func(ctx context.Context) error
+	End   func()
+	// OnProgress is told how many of a trial's requests have ended, now and then.
+	OnProgress func(ended, total int)
+}
+
+// World is the packet world of one lab. It plays one trial at a time.
+type World struct {
+	lab     *lab.Lab
+	cluster *trials.Cluster
+	agents  *Agents
+	opt     Options
+
+	calibration *results.Calibration
+	faults      []string // of the fabric, found before the first trial: they hold for each
+	// evidence and oracle are those of the trial that is played.
+	evidence *fidelity.Evidence
+	oracle   *oracle
+	carried  []int64 // bytes of the transfers by port; -1: unknown
+}
+
+// New configures a lab's agents for a cluster, which must have the plan of the lab.
+func New(ctx context.Context, l *lab.Lab, c *trials.Cluster, opt Options) (*World, error) {
+	agents, err := Configure(ctx, l, c)
+	if err != nil {
+		return nil, err
+	}
+	return &World{lab: l, cluster: c, agents: agents, opt: opt}, nil
+}
+
+// Use makes a cluster of the same plan the one that trials are of.
+func (w *World) Use(ctx context.Context, c *trials.Cluster) (err error) {
+	if w.cluster == c {
+		return nil
+	}
+	w.cluster = c
+	w.agents, err = Configure(ctx, w.lab, c)
+	return err
+}
+
+// Outcome is one trial with all that tells what it is worth. That of a trial which was cut
+// has the records so far.
+type Outcome struct {
+	Records []results.Record
+	// Replay is the fluid counterpart with the same decisions, starts and paths.
+	Replay   []results.Record
+	Links    []results.LinkSample
+	Evidence *fidelity.Evidence
+}
+
+// Flow is the flow world beside this one: its links carry frames, so that a rate means the
+// same in both, and have the latency that the emulated ones have.
+func (w *World) Flow() trials.Flow { return FlowBeside(w.lab, w.cluster) }
+
+// FlowBeside is the flow world to compare a lab's packets with.
+func FlowBeside(l *lab.Lab, c *trials.Cluster) trials.Flow {
+	latency := l.Fabric.Latency()
+	return trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming, Latency: &latency}
+}
+
+// Play plays a trial and gathers its evidence: the host's load and the ports' counters
+// while it ran, the agents' own account after it, the fabric against its plan, and its
+// transfers that met no other against the fluid model. When the context ends or an agent is
+// lost, the outcome holds what was measured, and the error says why.
+func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
+	w.evidence = &fidelity.Evidence{Faults: slices.Clone(w.faults), Calibration: w.calibration, Asked: asked(w.cluster.Scenario)}
+	w.oracle = nil
+	before, err := w.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	records, err := trials.Play(ctx, w, w.cluster, t)
+	out := &Outcome{Records: records, Evidence: w.evidence}
+	if w.oracle != nil {
+		out.Links = w.oracle.links(t)
+	}
+	if err != nil {
+		return out, err
+	}
+	if err := w.transport(records); err != nil {
+		return out, err
+	}
+	w.evidence.PortFailures = portFailures(records)
+	w.audit(ctx, records, before)
+	if err := w.verify(ctx); err != nil {
+		return out, err
+	}
+	return out, w.replay(ctx, t, out)
+}
+
+// asked is the share of each tier's links that background is to use.
+func asked(s *scenarios.Scenario) [4]float64 {
+	u := s.Background.Utilization
+	return [4]float64{2: u.Tier2, 3: u.Tier3}
+}
+
+// prepare drops what an earlier trial left, and gives what each agent has received so far.
+func (w *World) prepare(ctx context.Context) (map[string]int64, error) {
+	if err := w.agents.Reset(ctx); err != nil {
+		return nil, err
+	}
+	return w.received(ctx)
+}
+
+// Run implements trials.World.
+func (w *World) Run(ctx context.Context, t trials.Trial, d controller.Driver) error {
+	idle, err := w.counters()
+	if err != nil {
+		return err
+	}
+	if w.opt.Begin != nil {
+		if err := w.opt.Begin(ctx); err != nil {
+			return err
+		}
+	}
+	sessions, err := w.open(ctx, w.instances())
+	if err != nil {
+		w.end()
+		return err
+	}
+	tr := w.trial(d, sessions)
+	w.oracle = w.startOracle(ctx, t, tr)
+	runErr := w.watched(func() error { return tr.Run(ctx) })
+	w.oracle.cancel() // its series ends with this trial, whichever goes on
+	w.end()
+	linkErr := w.oracle.stop()
+	lost := sessions.close()
+	w.evidence.Oracle = w.oracle.meter.Accuracy()
+	if linkErr != nil { // a port that cannot be read is not what was planned
+		linkErr = errors.Join(linkErr, w.verify(ctx))
+	}
+	if err := errors.Join(runErr, linkErr); err != nil {
+		return err
+	}
+	if len(lost) > 0 {
+		w.fault("lost %s", strings.Join(lost, ", "))
+		return fmt.Errorf("lost %s", strings.Join(lost, ", "))
+	}
+	over, err := w.counters()
+	w.carried = w.own(idle, over)
+	return err
+}
+
+func (w *World) end() {
+	if w.opt.End != nil {
+		w.opt.End()
+	}
+}
+
+// trial is a driver with the agents that carry its actions out.
+func (w *World) trial(d controller.Driver, s *sessions) *Trial {
+	tr := &Trial{
+		Driver: d, Members: s.members, Epoch: s.epoch, TimeScale: w.cluster.Plan.Scale.Time, Background: s.background,
+		OnStall: w.stall,
+		OnBackgroundLost: func(node, reason string) {
+			w.fault("background traffic from %s has ended: %s", node, reason)
+		},
+	}
+	if w.opt.OnProgress != nil {
+		tr.OnProgress = w.opt.OnProgress
+	}
+	return tr
+}
+
+// watched samples the host while something is done.
+func (w *World) watched(do func() error) error {
+	if w.opt.Watch == nil {
+		return do()
+	}
+	host := w.opt.Watch()
+	host.Start()
+	err := do()
+	host.Stop()
+	w.evidence.Host = host.Load()
+	return err
+}
+
+// replay gives a trial its fluid counterpart, and takes its transfers that met no other as
+// evidence.
+func (w *World) replay(ctx context.Context, t trials.Trial, out *Outcome) (err error) {
+	flow := w.Flow()
+	if out.Replay, err = flowworld.Replay(ctx, flow.Config(t.Seed), out.Records); err != nil {
+		return err
+	}
+	if w.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone {
+		return nil // what is left after the prefill may be less than a port's burst
+	}
+	_, w.evidence.Alone, err = attribution.Transport(ctx, flow.Config, nil, out.Records, out.Replay)
+	return err
+}

@@ -1,0 +1,191 @@
+package trials
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Cluster is what a scenario describes: the network's plan, the policies, and what
+// arrives on each seed. It is safe for concurrent use; nothing that it hands out may
+// be changed.
+type Cluster struct {
+	Scenario *scenarios.Scenario
+	Plan     *fabric.Plan
+
+	loads *loads
+}
+
+// New plans a scenario. A scale.rate of 0 (auto) is planned unscaled: that is right for
+// all that no packet is sent for. The error is of type InvalidError: no host can build it.
+func New(s *scenarios.Scenario) (*Cluster, error) {
+	scale := s.Scale
+	if scale.Rate == 0 {
+		scale.Rate = 1
+	}
+	return plan(s, scale, &loads{of: map[uint64]*loading{}})
+}
+
+// NewServing is New for what needs requests: a workload of explicit flows is refused, since
+// no policy decides anything there. The error is then of type scenarios.Error.
+func NewServing(s *scenarios.Scenario) (*Cluster, error) {
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		return nil, &scenarios.Error{Path: "workload.kind", Msg: fmt.Sprintf("%s: workload flows has no requests to schedule: use `netkvlab sim`", s.Name)}
+	}
+	return New(s)
+}
+
+// At is the same cluster at another scale. Both share what arrives.
+func (c *Cluster) At(scale scenarios.Scale) (*Cluster, error) {
+	return plan(c.Scenario, scale, c.loads)
+}
+
+// Rescale is the cluster with its scenario's scale.rate set: what `auto` becomes. Both share
+// what arrives.
+func (c *Cluster) Rescale(rate float64) (*Cluster, error) {
+	s := *c.Scenario
+	s.Scale.Rate = rate
+	return plan(&s, s.Scale, c.loads)
+}
+
+// Vary is the same plan under a changed copy of the scenario. The change must leave the
+// plan and the workload as they are.
+func (c *Cluster) Vary(change func(*scenarios.Scenario)) *Cluster {
+	s := *c.Scenario
+	change(&s)
+	return &Cluster{Scenario: &s, Plan: c.Plan, loads: c.loads}
+}
+
+// plan is the one place that lays out a fabric.
+func plan(s *scenarios.Scenario, scale scenarios.Scale, l *loads) (*Cluster, error) {
+	p, err := fabric.New(s, scale)
+	if err != nil {
+		return nil, InvalidError{fmt.Errorf("plan %s at scale.rate %g: %w", s.Name, scale.Rate, err)}
+	}
+	if _, err := Background(s, p); err != nil {
+		return nil, err
+	}
+	return &Cluster{Scenario: s, Plan: p, loads: l}, nil
+}
+
+// InvalidError says that what was asked for is wrong on any host: a name that no
+// lab can have, a scenario that no fabric can be made of.
+type InvalidError struct{ error }
+
+// Invalidf makes an InvalidError.
+func Invalidf(format string, args ...any) error { return InvalidError{fmt.Errorf(format, args...)} }
+
+// Unwrap gives the fault itself.
+func (e InvalidError) Unwrap() error { return e.error }
+
+// Policies are the scenario's, or the one pseudo-policy of explicit flows.
+func (c *Cluster) Policies() []scenarios.Policy {
+	if c.Flows() {
+		return []scenarios.Policy{{Name: controller.FlowsPolicy}}
+	}
+	return c.Scenario.Policies
+}
+
+// Labels names the policies in their order.
+func (c *Cluster) Labels() []string {
+	policies := c.Policies()
+	out := make([]string, len(policies))
+	for i, p := range policies {
+		out[i] = Label(p)
+	}
+	return out
+}
+
+// Flows says that explicit flows are moved, without requests and policies.
+func (c *Cluster) Flows() bool { return c.Scenario.Workload.Kind == scenarios.WorkloadFlows }
+
+// Trials lists the trials of a world in the order that a reader expects: by seed, then policy.
+func (c *Cluster) Trials(world string, seeds []uint64) []Trial {
+	var out []Trial
+	for _, seed := range seeds {
+		for _, p := range c.Policies() {
+			out = append(out, Trial{World: world, Policy: p, Seed: seed})
+		}
+	}
+	return out
+}
+
+// Load is what arrives in all trials of a seed: requests, or explicit flows.
+type Load struct {
+	Requests []workload.Request
+	Flows    []workload.FlowRequest
+	// Remarks are what a reader of results must know of a replayed trace.
+	Remarks []string
+}
+
+// loads holds what arrives by seed, made once and read by every policy.
+type loads struct {
+	mu sync.Mutex
+	of map[uint64]*loading
+}
+
+type loading struct {
+	once sync.Once
+	load *Load
+	err  error
+}
+
+// Load is what arrives on a seed. It is made once and must not be changed.
+func (c *Cluster) Load(seed uint64) (*Load, error) {
+	c.loads.mu.Lock()
+	l := c.loads.of[seed]
+	if l == nil {
+		l = &loading{}
+		c.loads.of[seed] = l
+	}
+	c.loads.mu.Unlock()
+	l.once.Do(func() { l.load, l.err = read(c.Scenario, seed) })
+	return l.load, l.err
+}
+
+// Forget drops what arrives on a seed, so that long sweeps stay small.
+func (c *Cluster) Forget(seed uint64) {
+	c.loads.mu.Lock()
+	defer c.loads.mu.Unlock()
+	delete(c.loads.of, seed)
+}
+
+// read is the one place that makes or reads a workload.
+func read(s *scenarios.Scenario, seed uint64) (*Load, error) {
+	if s.Workload.Kind == scenarios.WorkloadFlows {
+		f, err := workload.LoadFlows(s, seed)
+		return &Load{Flows: f}, err
+	}
+	reqs, report, err := workload.Generate(s, seed)
+	if err != nil {
+		return nil, err
+	}
+	return &Load{Requests: reqs, Remarks: report.Remarks()}, nil
+}
+
+// Check reads the workload of the first seed, so that a broken trace or an impossible
+// path is known before anything is built.
+func (c *Cluster) Check() error {
+	seed := c.Scenario.Seeds[0]
+	l, err := c.Load(seed)
+	if err != nil || !c.Flows() {
+		return err
+	}
+	if _, err := c.flows(Trial{World: results.WorldFlow, Seed: seed}, l.Flows); err != nil {
+		return Invalidf("%s: %w", c.Scenario.Name, err)
+	}
+	return nil
+}
+
+// Driver builds a trial's driver. The load is only read.
+func (c *Cluster) Driver(t Trial, l *Load) (controller.Driver, error) {
+	if c.Flows() {
+		return c.flows(t, l.Flows)
+	}
+	return c.serving(t, l.Requests)
+}

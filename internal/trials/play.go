@@ -1,0 +1,127 @@
+package trials
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// World moves bytes for a driver until it is done. When the context ends it returns the
+// context's error; the driver then holds what was measured so far.
+type World interface {
+	Run(ctx context.Context, t Trial, d controller.Driver) error
+}
+
+// Play plays one policy on one seed in one world and gives its records, also those of a
+// trial that was cut. The records name the nodes of their paths.
+func Play(ctx context.Context, w World, c *Cluster, t Trial) ([]results.Record, error) {
+	l, err := c.Load(t.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return PlayLoad(ctx, w, c, t, l)
+}
+
+// PlayLoad is Play with another load than the seed's own.
+func PlayLoad(ctx context.Context, w World, c *Cluster, t Trial, l *Load) ([]results.Record, error) {
+	d, err := c.Driver(t, l)
+	if err != nil {
+		return nil, err
+	}
+	err = w.Run(ctx, t, d)
+	records := d.Records()
+	NamePaths(c.Plan, records)
+	if err != nil {
+		return records, fmt.Errorf("%s, %s world, %s, seed %d: %w", c.Scenario.Name, t.World, Label(t.Policy), t.Seed, err)
+	}
+	return records, nil
+}
+
+// Flow is the flow world of a cluster. It may run any number of trials at once, and equal
+// trials give equal records.
+type Flow struct {
+	Cluster *Cluster
+	// Paths is the ECMP mode; empty means flowworld.PathSlots, as in the packet world.
+	Paths flowworld.Paths
+	// Framing is the share of payload in a link's rate (flowworld.Config.Framing); 0 is payload alone.
+	Framing float64
+	// Latency replaces the scenario's by that of the emulated links; nil keeps it.
+	Latency *[4]time.Duration
+}
+
+// Config is the flow world's configuration for a seed.
+func (f Flow) Config(seed uint64) flowworld.Config {
+	cfg := f.Cluster.flowConfig(seed)
+	if f.Paths != "" {
+		cfg.Paths = f.Paths
+	}
+	cfg.Framing = f.Framing
+	if f.Latency != nil {
+		cfg.Latency = *f.Latency
+	}
+	return cfg
+}
+
+// Run implements World.
+func (f Flow) Run(ctx context.Context, t Trial, d controller.Driver) error {
+	w, err := flowworld.New(f.Config(t.Seed))
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx, d)
+}
+
+// RunFlows moves explicit transfers between any nodes of the cluster, one after the other or
+// side by side as they say, on an otherwise idle flow world.
+func (f Flow) RunFlows(ctx context.Context, d controller.Driver) error {
+	cfg := f.Config(0)
+	ids := Endpoints(f.Cluster.Plan)
+	w, err := flowworld.New(flowworld.Config{
+		Plan: cfg.Plan, Senders: ids, Receivers: ids, Paths: flowworld.PathSlots,
+		Framing: cfg.Framing, Latency: cfg.Latency, Setup: cfg.Setup,
+	})
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx, d)
+}
+
+// BackgroundRates are the emulated rates of other tenants' flows, in bits per second.
+type BackgroundRates struct {
+	Core float64 // of a flow over one core path
+	Rack float64 // of a flow within a pod
+}
+
+// Background says how fast background flows must be for each tier's links to carry the
+// asked share. The error is of type InvalidError: the shares contradict each other.
+func Background(s *scenarios.Scenario, p *fabric.Plan) (BackgroundRates, error) {
+	b, t := s.Background, s.Topology
+	uplink := float64(rateOf(p, 2))
+	if t.Pods < 2 {
+		return BackgroundRates{Rack: b.Utilization.Tier2 * uplink}, nil
+	}
+	core := b.Utilization.Tier3 * float64(rateOf(p, 3)) / float64(t.RacksPerPod)
+	fromCore := core * float64(t.CoresPerAgg)
+	rack := b.Utilization.Tier2*uplink - fromCore
+	if rack < 0 {
+		return BackgroundRates{}, Invalidf("background.utilization: tier3: %g of the core links already loads the rack uplinks with %.3g, more than tier2: %g: raise tier2 or lower tier3",
+			b.Utilization.Tier3, fromCore/uplink, b.Utilization.Tier2)
+	}
+	return BackgroundRates{Core: core, Rack: rack}, nil
+}
+
+// rateOf is the emulated rate of the links of a tier; 0 where it has none.
+func rateOf(p *fabric.Plan, tier int) scenarios.BitsPerSecond {
+	for i := range p.Links {
+		if p.Links[i].Tier == tier {
+			return p.Links[i].RateEmulated
+		}
+	}
+	return 0
+}
