@@ -1,59 +1,124 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/sweep"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
+// sweepFlags say how a sweep runs.
+type sweepFlags struct {
+	out      string
+	jobs     int
+	worlds   []string
+	parallel string
+}
+
 func (a *app) sweepCommand() *cobra.Command {
-	var out string
-	var jobs int
+	var f sweepFlags
 	cmd := &cobra.Command{
 		Use:   "sweep FILE",
-		Short: "Run a grid of scenarios in the flow world, on all cores, and go on where it was stopped",
+		Short: "Run a grid of scenarios, on all cores, and go on where it was stopped",
 		Long: `FILE is a sweep file (docs/sweep.md) or the name of an embedded sweep:
 ` + strings.Join(scenarios.SweepNames(), ", ") + `.
 
+Trials run in the flow world, which needs no root. With worlds: [packet, flow] in the file, or
+--worlds packet,flow, they run in labs of their own as well, as root.
 Every finished trial is kept at once. After Ctrl-C, or a crash, the same command does what is
-missing. The folder gets table.csv, one row a trial, and a heat map of the sweep's figure.`,
+missing. The folder gets table.csv, one row per trial, and a heat map of the sweep's figure.`,
+		Example: `  netkvlab sweep paper-table2
+  netkvlab sweep my-sweep.yaml --worlds packet,flow`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := sweep.Load(args[0])
 			if err != nil {
 				return err
 			}
-			if jobs < 0 {
-				return usagef("--jobs: must be 0 (one a CPU) or more, got %d", jobs)
+			if err := f.check(); err != nil {
+				return err
 			}
-			if out == "" {
-				out = filepath.Join("netkvlab-runs", "sweep-"+s.File.Name)
+			if len(f.worlds) > 0 {
+				s.File.Worlds = f.worlds
 			}
-			progress := lab.NewProgress(a.stderr)
-			progress.Phase("sweep %s: %d cells, %d trials", s.File.Name, len(s.Cells), s.Trials())
-			res, err := sweep.Run(cmd.Context(), s, sweep.Options{
-				Dir: out, Version: version, Jobs: jobs,
-				Progress: func(done, total int, left time.Duration) { progress.Step("sweep", done, total, left) },
-			})
-			progress.Close()
-			var changed *sweep.ChangedError
-			if errors.As(err, &changed) {
-				return usageError{err}
-			}
-			return errors.Join(a.showSweep(res, out), err)
+			return a.sweep(cmd.Context(), s, f)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "folder of the sweep (default: netkvlab-runs/sweep-<name>, so that a rerun finds it)")
-	cmd.Flags().IntVar(&jobs, "jobs", 0, "trials at once (default: one a CPU)")
+	cmd.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default: netkvlab-runs/sweep-<name>, so that a rerun finds it)")
+	cmd.Flags().IntVar(&f.jobs, "jobs", 0, "trials of the flow world at once (default: one per CPU)")
+	cmd.Flags().StringSliceVar(&f.worlds, "worlds", nil, "flow, packet or packet,flow (default: the file's, else flow)")
+	cmd.Flags().StringVar(&f.parallel, "parallel", parallelAuto, "fabrics side by side in the packet world: a number, or as many as the host carries (auto)")
 	return cmd
+}
+
+func (f *sweepFlags) check() error {
+	if f.jobs < 0 {
+		return usagef("--jobs: must be 0 (one per CPU) or more, got %d", f.jobs)
+	}
+	if len(f.worlds) > 0 {
+		if err := sweep.CheckWorlds(f.worlds); err != nil {
+			return usagef("--worlds: %w", err)
+		}
+	}
+	return checkParallel(f.parallel)
+}
+
+func (a *app) sweep(ctx context.Context, s *sweep.Sweep, f sweepFlags) (err error) {
+	out := f.out
+	if out == "" {
+		out = filepath.Join("netkvlab-runs", "sweep-"+s.File.Name)
+	}
+	opt := sweep.Options{Dir: out, Version: version, Jobs: f.jobs}
+	progress := lab.NewProgress(a.stderr)
+	if s.Packet() {
+		labOpt, err := a.labOptions(s.Cells[0].Scenario.Runtime, true)
+		if err != nil {
+			return err
+		}
+		progress = labOpt.Progress
+		fabrics := a.fabrics(f.parallel, labOpt)
+		fabrics.Name = sweep.LabName(s.File.Name)
+		opt.Labs = sweepLabs{fabrics}
+	}
+	progress.Phase("sweep %s: %d cells, %d trials", s.File.Name, len(s.Cells), s.Trials())
+	opt.Progress = func(done, total int, left time.Duration) { progress.Step("sweep", done, total, left) }
+	res, err := sweep.Run(ctx, s, opt)
+	progress.Close()
+	if uid, gid, ok := sudoCaller(os.Getenv); ok && os.Geteuid() == 0 && res != nil {
+		err = errors.Join(err, handOver(out, uid, gid))
+	}
+	var changed *sweep.ChangedError
+	if errors.As(err, &changed) {
+		return usageError{err}
+	}
+	return errors.Join(a.showSweep(res, out), err)
+}
+
+// sweepLabs makes the fabrics of a sweep.
+type sweepLabs struct{ fabrics *experiment.Fabrics }
+
+// Resolve implements sweep.Labs.
+func (l sweepLabs) Resolve(ctx context.Context, c *trials.Cluster, work int) (*trials.Cluster, int, error) {
+	c, n, _, err := l.fabrics.Resolve(ctx, c, work)
+	return c, n, err
+}
+
+// With implements sweep.Labs.
+func (l sweepLabs) With(ctx context.Context, c *trials.Cluster, n int, work func(*experiment.Lanes) error) error {
+	return l.fabrics.With(ctx, c, n, func(labs []*lab.Lab) error {
+		return work(&experiment.Lanes{Labs: labs, Progress: l.fabrics.Lab.Progress})
+	})
 }
 
 func (a *app) showSweep(res *sweep.Result, dir string) error {
@@ -67,6 +132,7 @@ func (a *app) showSweep(res *sweep.Result, dir string) error {
 		})
 	}
 	sweep.WriteText(a.stdout, res.Maps)
+	sweep.WriteVerdicts(a.stdout, res.Rows)
 	if len(res.Rows) < res.Total {
 		fmt.Fprintf(a.stderr, "%d of %d trials are done and kept; the same command does the rest\n", len(res.Rows), res.Total)
 	}

@@ -85,7 +85,10 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(f.checkWorlds(), f.apply(s), f.checkParallel(detach)); err != nil {
+			if detach && f.parallel != "1" {
+				return usagef("--parallel: a lab that is left standing (-d) is one")
+			}
+			if err := errors.Join(f.checkWorlds(), f.apply(s), checkParallel(f.parallel)); err != nil {
 				return err
 			}
 			c, err := trials.New(s)
@@ -154,34 +157,30 @@ func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool
 		return err
 	}
 	defer opt.Progress.Close()
-	fabrics, err := a.fabrics(ctx, c, f.parallel, opt.Progress)
-	if err != nil {
-		return err
-	}
-	c, notes, err := a.chooseScale(ctx, c, fabrics, opt.Progress)
-	if err != nil {
-		return err
-	}
-	s, out := c.Scenario, f.out
-	if !detach {
-		// Before anything is built: a run that cannot be written down is not worth making.
-		if out, err = a.runFolder(out, s.Name); err != nil {
-			return err
-		}
-	}
-	labs, err := lab.BuildGroup(ctx, c, fabrics, opt)
+	fabrics := a.fabrics(f.parallel, opt)
+	c, n, notes, err := fabrics.Resolve(ctx, c, experiment.Trials(c))
 	if err != nil {
 		return err
 	}
 	if detach {
+		labs, err := lab.BuildGroup(ctx, c, 1, opt)
+		if err != nil {
+			return err
+		}
 		return a.leaveStanding(ctx, labs[0], opt)
 	}
-	outcome, runErr := a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
-	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	removeErr := lab.RemoveGroup(cleanup, labs)
+	// Before anything is built: a run that cannot be written down is not worth making.
+	out, err := a.runFolder(f.out, c.Scenario.Name)
+	if err != nil {
+		return err
+	}
+	var outcome *experiment.Outcome
+	err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
+		outcome, err = a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
+		return err
+	})
 	opt.Progress.Close()
-	return errors.Join(a.show(outcome, s, f.strict), runErr, removeErr)
+	return errors.Join(a.show(outcome, c.Scenario, f.strict), err)
 }
 
 // leaveStanding configures a lab's agents, so that what keeps them from working is known

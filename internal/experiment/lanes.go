@@ -30,6 +30,7 @@ type Played struct {
 	Judgement            fidelity.Judgement
 	Lab                  string
 	Attempts             int
+	Cut                  bool // it did not come to its end
 }
 
 // Keeper takes what lanes give. Both methods may be called by several lanes at once, and
@@ -181,7 +182,7 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 		if out == nil {
 			return err
 		}
-		p := &Played{Outcome: out, Judgement: fidelity.Judge(out.Evidence), Lab: l.lab.Name(), Attempts: attempt}
+		p := &Played{Outcome: out, Judgement: fidelity.Judge(out.Evidence), Lab: l.lab.Name(), Attempts: attempt, Cut: err != nil}
 		if err != nil || !p.Judgement.Spoiled || attempt > w.Cluster.Scenario.Limits.Repeats {
 			return errors.Join(err, k.Keep(n, p))
 		}

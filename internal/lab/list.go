@@ -158,3 +158,12 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	}
 	return info, nil
 }
+
+// Worker is the process that works on a lab; false when none does, or there is no such lab.
+func Worker(name string, opt Options) (pid int, working bool) {
+	st, err := opt.Store.Load(name)
+	if err != nil || !st.Owner.running() {
+		return 0, false
+	}
+	return st.Owner.PID, true
+}

@@ -28,6 +28,8 @@ type File struct {
 	// list in YAML, as the scenario spells it.
 	Policies string
 	Seeds    string
+	// Worlds are packet, flow or both; none means the flow world.
+	Worlds []string
 	// TimeDecisions measures the wall-clock time of decisions. Then two runs differ in these columns.
 	TimeDecisions bool
 	Figure        Figure

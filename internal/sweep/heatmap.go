@@ -25,8 +25,8 @@ type Map struct {
 	Gain   bool // the values are changes, which 0 parts
 }
 
-// Maps computes the pictures of a sweep from its rows, one a combination of values
-// on the axes that are neither x nor y. With a baseline a value is the mean over
+// Maps computes the pictures of a sweep from the rows of its first world, one per combination
+// of values on the axes that are neither x nor y. With a baseline a value is the mean over
 // seeds of the change on the same seed: in per cent, of shares in percentage points.
 func Maps(s *Sweep, rows []Row) []Map {
 	f := s.File.Figure
@@ -41,7 +41,11 @@ func Maps(s *Sweep, rows []Row) []Map {
 		policy string
 	}
 	byCell := map[key]map[uint64]float64{}
+	world := s.worldOf(s.Worlds()[0])
 	for i := range rows {
+		if rows[i].World != world {
+			continue
+		}
 		k := key{rows[i].Cell, rows[i].Policy}
 		if byCell[k] == nil {
 			byCell[k] = map[uint64]float64{}

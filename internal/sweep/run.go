@@ -15,65 +15,94 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Options say where a sweep is written and how.
 type Options struct {
 	Dir     string // made if need be; one of the same sweep is gone on with
 	Version string
-	Jobs    int // trials at once; 0: one a CPU
+	Jobs    int // trials of the flow world at once; 0: one per CPU
 	// Progress is told after every trial, one call at a time; left is 0 where it is not known yet.
 	Progress func(done, total int, left time.Duration)
 	// Clock tells the time of progress and, in nanoseconds, of timed decisions; nil: the wall clock.
 	Clock func() time.Time
+	// Labs plays the packet world's part; a sweep that has one is refused without it.
+	Labs Labs
 }
 
 // Result is what a sweep gave, whole or not.
 type Result struct {
-	Rows   []Row // by cell, policy and seed
-	Total  int   // trials of the whole sweep
-	Reused int   // trials that were there before
+	Rows   []Row // by cell, policy, seed and world
+	Total  int   // rows of the whole sweep
+	Reused int   // rows that were there before
 	Maps   []Map
 }
 
-// Trials is how many trials a sweep has.
+// Trials is how many trials a sweep has, in all its worlds.
 func (s *Sweep) Trials() int {
 	n := 0
 	for i := range s.Cells {
 		n += len(s.Cells[i].Scenario.Policies) * len(s.Cells[i].Scenario.Seeds)
 	}
-	return n
+	return n * len(s.Worlds())
+}
+
+// Worlds are those that the file asks for; none means the flow world.
+func (s *Sweep) Worlds() []string {
+	if len(s.File.Worlds) == 0 {
+		return []string{results.WorldFlow}
+	}
+	return s.File.Worlds
+}
+
+// Packet says that the sweep plays trials in the packet world.
+func (s *Sweep) Packet() bool { return slices.Contains(s.Worlds(), results.WorldPacket) }
+
+// worldOf is how rows name a world: the flow world has no name where it is the only one.
+func (s *Sweep) worldOf(world string) string {
+	if !s.Packet() {
+		return ""
+	}
+	return world
 }
 
 // trial is one piece of work.
 type trial struct {
 	cell   int
-	policy scenarios.Policy
-	seed   uint64
-}
-
-type trialKey struct {
-	cell   int
 	policy string
 	seed   uint64
+	world  string
 }
+
+func (r *Row) trial() trial { return trial{r.Cell, r.Policy, r.Seed, r.World} }
 
 // Run does what is missing of a sweep. When the context ends, what is done is kept,
 // and Run returns it with the context's error; table and pictures are written from
 // whatever there is.
 func Run(ctx context.Context, s *Sweep, opt Options) (*Result, error) {
+	if s.Packet() && opt.Labs == nil {
+		return nil, errors.New("a sweep of the packet world needs labs, which this call has none of")
+	}
 	st, rows, err := openStore(opt.Dir, s, opt.Version)
 	if err != nil {
 		return nil, err
 	}
-	r := &runner{sweep: s, opt: opt, store: st, rows: rows, total: s.Trials(), now: opt.Clock}
+	r := &runner{sweep: s, opt: opt, store: st, rows: rows, total: s.Trials(), now: opt.Clock, done: map[trial]bool{}}
 	if r.now == nil {
 		r.now = time.Now
 	}
-	r.reused = len(rows)
-	runErr := r.run(ctx)
+	for i := range rows {
+		r.done[rows[i].trial()] = true
+	}
+	r.reused, r.begun = len(rows), r.now()
+	var runErr error
+	if s.Packet() {
+		runErr = r.packet(ctx)
+	} else {
+		runErr = r.flow(ctx)
+	}
 	if ctx.Err() != nil {
 		runErr = ctx.Err() // it outranks the errors it caused
 	}
@@ -86,6 +115,7 @@ type runner struct {
 	opt   Options
 	now   func() time.Time
 	store *store
+	done  map[trial]bool // before this run
 
 	mu     sync.Mutex
 	rows   []Row
@@ -94,60 +124,71 @@ type runner struct {
 	begun  time.Time
 }
 
-// run works cell by cell; within a cell, trials of one seed follow each other, so
-// that its requests are made once.
-func (r *runner) run(ctx context.Context) error {
-	r.begun = r.now()
-	done := map[trialKey]bool{}
-	for i := range r.rows {
-		done[trialKey{r.rows[i].Cell, r.rows[i].Policy, r.rows[i].Seed}] = true
-	}
+// missing lists the trials of a cell in a world that are not there yet, in the order of its
+// seeds and policies, so that what arrives on a seed is made once.
+func (r *runner) missing(cell int, c *trials.Cluster, world string) []trials.Trial {
+	return slices.DeleteFunc(c.Trials(world, c.Scenario.Seeds), func(t trials.Trial) bool {
+		return r.done[trial{cell, trials.Label(t.Policy), t.Seed, r.sweep.worldOf(world)}]
+	})
+}
+
+// flow plays the flow world, cell by cell, on all CPUs.
+func (r *runner) flow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(cmp.Or(r.opt.Jobs, runtime.GOMAXPROCS(0)))
 	for i := range r.sweep.Cells {
-		c := &r.sweep.Cells[i]
-		var todo []trial
-		for _, seed := range c.Scenario.Seeds {
-			for _, p := range c.Scenario.Policies {
-				if !done[trialKey{i, p.Label, seed}] {
-					todo = append(todo, trial{i, p, seed})
-				}
-			}
-		}
-		if len(todo) == 0 {
-			continue
-		}
-		cluster, err := trials.NewServing(c.Scenario)
+		c, err := trials.NewServing(r.sweep.Cells[i].Scenario)
 		if err != nil {
 			return err
 		}
-		for _, t := range todo {
+		for _, t := range r.missing(i, c, results.WorldFlow) {
 			if ctx.Err() != nil {
 				break
 			}
-			g.Go(func() error { return r.trial(ctx, cluster, t) })
+			g.Go(func() error {
+				row, _, err := r.play(ctx, i, trials.Flow{Cluster: c}, t)
+				if err != nil {
+					return err
+				}
+				return r.keep(row)
+			})
 		}
 	}
 	return g.Wait()
 }
 
-func (r *runner) trial(ctx context.Context, c *trials.Cluster, t trial) error {
-	var stopwatch func() int64
+// play plays a trial of the flow world and gives its row.
+func (r *runner) play(ctx context.Context, cell int, w trials.Flow, t trials.Trial) (Row, []results.Record, error) {
+	t.World = results.WorldFlow
 	if r.sweep.File.TimeDecisions {
 		origin := r.now()
-		stopwatch = func() int64 { return int64(r.now().Sub(origin)) }
+		t.Stopwatch = func() int64 { return int64(r.now().Sub(origin)) }
 	}
-	f, err := flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: t.policy, Seed: t.seed, Stopwatch: stopwatch})
+	records, err := trials.Play(ctx, w, w.Cluster, t)
 	if err != nil {
-		return fmt.Errorf("cell %d: %w", t.cell, err)
+		return Row{}, nil, fmt.Errorf("cell %d: %w", cell, err)
 	}
-	row := Row{Cell: t.cell, Labels: r.sweep.Cells[t.cell].Labels, Policy: t.policy.Label, Seed: t.seed, Figures: f}
+	return r.row(cell, t, records), records, nil
+}
+
+// row is what the records of a trial come to.
+func (r *runner) row(cell int, t trials.Trial, records []results.Record) Row {
+	c := &r.sweep.Cells[cell]
+	slo := results.SLO{TTFT: c.Scenario.SLO.TTFT, TBT: c.Scenario.SLO.TBT}
+	return Row{
+		Cell: cell, Labels: c.Labels, Policy: trials.Label(t.Policy), Seed: t.Seed, World: r.sweep.worldOf(t.World),
+		Figures: flowrun.Measure(records, slo),
+	}
+}
+
+// keep writes rows down at once, together.
+func (r *runner) keep(rows ...Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.store.append(&row); err != nil {
+	if err := r.store.append(rows); err != nil {
 		return err
 	}
-	r.rows = append(r.rows, row)
+	r.rows = append(r.rows, rows...)
 	if r.opt.Progress != nil {
 		r.opt.Progress(len(r.rows), r.total, r.left())
 	}
@@ -160,15 +201,19 @@ func (r *runner) left() time.Duration {
 	return time.Duration(float64(r.now().Sub(r.begun)) / float64(fresh) * float64(r.total-len(r.rows)))
 }
 
-// result sorts the rows by cell, the cell's order of policies, and seed.
+// result sorts the rows by cell, the cell's order of policies, seed and world.
 func (r *runner) result() *Result {
 	order := map[string]int{}
 	for i, p := range r.sweep.policies() {
 		order[p] = i
 	}
+	worlds := r.sweep.Worlds()
 	rows := slices.Clone(r.rows)
 	slices.SortStableFunc(rows, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(a.Cell, b.Cell), cmp.Compare(order[a.Policy], order[b.Policy]), cmp.Compare(a.Seed, b.Seed))
+		return cmp.Or(
+			cmp.Compare(a.Cell, b.Cell), cmp.Compare(order[a.Policy], order[b.Policy]), cmp.Compare(a.Seed, b.Seed),
+			cmp.Compare(slices.Index(worlds, a.World), slices.Index(worlds, b.World)),
+		)
 	})
 	return &Result{Rows: rows, Total: r.total, Reused: r.reused, Maps: Maps(r.sweep, rows)}
 }
@@ -176,7 +221,7 @@ func (r *runner) result() *Result {
 // write leaves the table and the pictures.
 func write(dir string, s *Sweep, res *Result) error {
 	var table, text, svg bytes.Buffer
-	if err := WriteCSV(&table, s.File.Axes, res.Rows); err != nil {
+	if err := WriteCSV(&table, s, res.Rows); err != nil {
 		return err
 	}
 	errs := []error{writeFile(filepath.Join(dir, TableFile), table.Bytes())}

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -39,10 +40,15 @@ type plan struct {
 	Cells  string `json:"cells_sha256"`
 	Inputs string `json:"inputs_sha256,omitempty"`
 	Trials int    `json:"trials"`
+	// Worlds are empty for the flow world alone.
+	Worlds []string `json:"worlds,omitempty"`
 }
 
 func (s *Sweep) plan(version string) (plan, error) {
 	p := plan{Version: version, Trials: s.Trials()}
+	if s.Packet() {
+		p.Worlds = s.Worlds()
+	}
 	cells, inputs := sha256.New(), sha256.New()
 	seen := map[string]bool{}
 	for i := range s.Cells {
@@ -98,7 +104,7 @@ func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
 	default:
 		return nil, nil, fmt.Errorf("earlier sweep in %s: %w", dir, err)
 	}
-	return openCells(dir)
+	return openCells(dir, s)
 }
 
 // begin marks an empty folder as the sweep's. The plan comes last: without it, nothing counts.
@@ -136,6 +142,8 @@ func compare(dir string, s *Sweep, want plan, old []byte) error {
 		return changed("the sweep file has changed, first in line %d", firstDifference(source, s.source))
 	case have.Cells != want.Cells:
 		return changed("the scenario %s has changed", s.File.Scenario)
+	case !slices.Equal(have.Worlds, want.Worlds):
+		return changed("in the worlds %q, and now it is to be in %q", have.Worlds, want.Worlds)
 	case have.Inputs != want.Inputs:
 		return changed("a trace that the scenario names has changed")
 	}
@@ -154,13 +162,13 @@ func firstDifference(a, b []byte) int {
 }
 
 // openCells reads the finished trials and cuts off a torn last line.
-func openCells(dir string) (*store, []Row, error) {
+func openCells(dir string, s *Sweep) (*store, []Row, error) {
 	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("finished cells: %w", err)
 	}
 	st := &store{dir: dir, file: file}
-	rows, whole, err := readRows(file)
+	rows, whole, err := readRows(file, s)
 	if err == nil {
 		err = file.Truncate(whole)
 	}
@@ -173,8 +181,12 @@ func openCells(dir string) (*store, []Row, error) {
 	return st, rows, nil
 }
 
-// readRows returns the rows and where the last whole line ends.
-func readRows(file *os.File) (rows []Row, whole int64, err error) {
+// readRows returns the rows and where the last whole line ends. A line that stands there twice
+// counts once; two values for one trial, or a trial that the sweep does not have, are an error:
+// some other program wrote there.
+func readRows(file *os.File, s *Sweep) (rows []Row, whole int64, err error) {
+	grid := s.grid()
+	lines := map[trial][]byte{}
 	r := bufio.NewReader(file)
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
@@ -185,18 +197,48 @@ func readRows(file *os.File) (rows []Row, whole int64, err error) {
 		if err := json.Unmarshal(line, &row); err != nil {
 			return nil, 0, fmt.Errorf("line %d: %w", n, err)
 		}
-		rows = append(rows, row)
 		whole += int64(len(line))
+		t := row.trial()
+		switch before, known := lines[t]; {
+		case !grid[t]:
+			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d, world %q is no trial of this sweep: remove the line", n, t.cell, t.policy, t.seed, t.world)
+		case known && !bytes.Equal(before, line):
+			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d has another value than in an earlier line: remove one of them", n, t.cell, t.policy, t.seed)
+		case !known:
+			lines[t] = line
+			rows = append(rows, row)
+		}
 	}
 }
 
-func (st *store) append(r *Row) error {
-	line, err := json.Marshal(r)
-	if err == nil {
-		_, err = st.file.Write(append(line, '\n'))
+// grid is the set of the sweep's trials.
+func (s *Sweep) grid() map[trial]bool {
+	out := map[trial]bool{}
+	for i := range s.Cells {
+		for _, p := range s.Cells[i].Scenario.Policies {
+			for _, seed := range s.Cells[i].Scenario.Seeds {
+				for _, w := range s.Worlds() {
+					out[trial{i, p.Label, seed, s.worldOf(w)}] = true
+				}
+			}
+		}
 	}
-	if err != nil {
-		return fmt.Errorf("keep a finished cell in %s: %w", st.dir, err)
+	return out
+}
+
+// append writes rows in one piece, so that they are there together or, but for a torn
+// line, not at all.
+func (st *store) append(rows []Row) error {
+	var lines []byte
+	for i := range rows {
+		line, err := json.Marshal(&rows[i])
+		if err != nil {
+			return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	if _, err := st.file.Write(lines); err != nil {
+		return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
 	}
 	return nil
 }

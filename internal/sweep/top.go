@@ -1,6 +1,7 @@
 package sweep
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -8,12 +9,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // maxValues bounds an axis.
 const maxValues = 1000
 
-var topKeys = []string{"name", "description", "scenario", "settings", "axes", "policies", "seeds", "timeDecisions", "figure"}
+var topKeys = []string{"name", "description", "scenario", "settings", "axes", "policies", "seeds", "worlds", "timeDecisions", "figure"}
 
 func (p *parser) top(f *File, n *yaml.Node) error {
 	return p.mapping(n, "", topKeys, func(key string, _, value *yaml.Node) (err error) {
@@ -39,6 +42,8 @@ func (p *parser) top(f *File, n *yaml.Node) error {
 			} else {
 				f.Seeds = text
 			}
+		case "worlds":
+			f.Worlds, err = p.worlds(value, key)
 		case "timeDecisions":
 			if value.ShortTag() != "!!bool" {
 				return p.fault(value, key, "must be true or false")
@@ -49,6 +54,34 @@ func (p *parser) top(f *File, n *yaml.Node) error {
 		}
 		return err
 	})
+}
+
+// worlds reads a list of worlds.
+func (p *parser) worlds(n *yaml.Node, path string) ([]string, error) {
+	var out []string
+	if n.Kind != yaml.SequenceNode {
+		return nil, p.fault(n, path, "must be a list of worlds: [flow], [packet] or [packet, flow]")
+	}
+	for _, item := range n.Content {
+		out = append(out, item.Value)
+	}
+	if err := CheckWorlds(out); err != nil {
+		return nil, p.fault(n, path, "%v", err)
+	}
+	return out, nil
+}
+
+// CheckWorlds refuses what is no list of worlds for a sweep.
+func CheckWorlds(worlds []string) error {
+	for i, w := range worlds {
+		if w != results.WorldPacket && w != results.WorldFlow || slices.Contains(worlds[:i], w) {
+			return fmt.Errorf("must be a list of worlds, each once: [flow], [packet] or [packet, flow], got %q", worlds)
+		}
+	}
+	if len(worlds) == 0 {
+		return errors.New("must be a list of worlds that is not empty: [flow], [packet] or [packet, flow]")
+	}
+	return nil
 }
 
 func (p *parser) axes(f *File, n *yaml.Node) error {
@@ -70,7 +103,7 @@ func (p *parser) axes(f *File, n *yaml.Node) error {
 }
 
 // reserved are the columns that the table has beside the axes.
-var reserved = []string{"cell", "policy", "seed", "submitted", "completed"}
+var reserved = []string{"cell", "policy", "seed", "world", "verdict", "attempts", "submitted", "completed"}
 
 func (p *parser) axis(n *yaml.Node, path string) (Axis, error) {
 	a := Axis{line: n.Line}

@@ -93,7 +93,7 @@ func runSweep(ctx context.Context, opt options, name string, log io.Writer) erro
 	}
 	fmt.Fprintf(log, "%s: %d trials, %v\n", name, res.Total, time.Since(begun).Round(100*time.Millisecond))
 	var table, svg bytes.Buffer
-	if err := sweep.WriteCSV(&table, s.File.Axes, res.Rows); err != nil {
+	if err := sweep.WriteCSV(&table, s, res.Rows); err != nil {
 		return err
 	}
 	folder := filepath.Join(opt.docs, paper.DataFolder)

@@ -1,0 +1,101 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+// Fabrics decides how many fabrics a cluster's trials run in and at which scale, and makes and
+// removes them.
+type Fabrics struct {
+	Lab lab.Options
+	// Carries tells what this host carries; it is asked only where that matters.
+	Carries func() (scaling.Host, error)
+	// Parallel is how many fabrics run side by side, at most; 0: as many as the host carries.
+	Parallel int
+	// Name is the lab's; "" is the scenario's. What an earlier process left of a lab of this
+	// name makes way, which only a name of the program's own choice may do.
+	Name string
+}
+
+// Resolve says how many fabrics side by side suit so many trials of a cluster, and turns a
+// scale of auto into a number for them. The notes are for the reader of the results.
+func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (scaled *trials.Cluster, fabrics int, notes []string, err error) {
+	if f.Name != "" {
+		c = c.Vary(func(s *scenarios.Scenario) { s.Name = f.Name })
+	}
+	fabrics = min(f.Parallel, work)
+	if f.Parallel > 0 && c.Scenario.Scale.Rate > 0 {
+		return c, fabrics, nil, nil
+	}
+	h, err := f.Carries()
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	if f.Parallel == 0 {
+		room, err := lab.RoomFor(c)
+		if err != nil {
+			return nil, 0, nil, err
+		}
+		if fabrics, err = scaling.Parallel(ctx, c, h, min(room, work)); err != nil {
+			return nil, 0, nil, err
+		}
+		f.Lab.Progress.Note("--parallel auto: %d fabrics side by side for %d trials", fabrics, work)
+	}
+	c, choice, err := scaling.Resolve(ctx, c, h, fabrics)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	if choice.Auto {
+		notes = append(notes, choice.String())
+		f.Lab.Progress.Note("%s", choice)
+	}
+	return c, fabrics, notes, nil
+}
+
+// With builds so many fabrics of a cluster's plan, works on them, and removes them, also when
+// the context ends.
+func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work func([]*lab.Lab) error) error {
+	if f.Name != "" {
+		if err := f.clear(ctx); err != nil {
+			return err
+		}
+	}
+	labs, err := lab.BuildGroup(ctx, c, fabrics, f.Lab)
+	if err != nil {
+		return err
+	}
+	workErr := work(labs)
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(workErr, lab.RemoveGroup(undo, labs))
+}
+
+// clear removes what a process that has ended left of a lab of this name.
+func (f *Fabrics) clear(ctx context.Context) error {
+	if pid, working := lab.Worker(f.Name, f.Lab); working {
+		return fmt.Errorf("lab %q is in use by process %d: wait for it, or stop it", f.Name, pid)
+	}
+	removed, err := lab.DownAll(ctx, []string{f.Name}, f.Lab)
+	for _, r := range removed {
+		if r.Nothing {
+			continue
+		}
+		f.Lab.Progress.Note("removed lab %s, which an earlier process had left", r.Lab)
+	}
+	if errors.Is(err, lab.ErrNotUp) {
+		return nil
+	}
+	return err
+}
+
+// Trials counts a cluster's trials in the packet world.
+func Trials(c *trials.Cluster) int { return len(c.Trials(results.WorldPacket, c.Scenario.Seeds)) }
