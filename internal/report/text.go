@@ -205,8 +205,28 @@ func verdict(b *bytes.Buffer, s *results.Summary, o Options) {
 	if text := figures(s.Fidelity.Figures); text != "" {
 		wrap(b, text, "  ", o.width())
 	}
+	repeats(b, s.Trials, o)
 	for _, n := range s.Fidelity.Notes {
 		wrap(b, "note: "+n, "  ", o.width())
+	}
+}
+
+// repeats says which trials were repeated, and what spoiled the attempts before.
+func repeats(b *bytes.Buffer, trials []results.Trial, o Options) {
+	repeated := slices.DeleteFunc(slices.Clone(trials), func(t results.Trial) bool { return len(t.Spoiled) == 0 })
+	if len(repeated) == 0 {
+		return
+	}
+	were := "were"
+	if len(repeated) == 1 {
+		were = "was"
+	}
+	wrap(b, fmt.Sprintf("%d of %d trials %s repeated, since something outside of the experiment spoiled an attempt, which no figure contains:",
+		len(repeated), len(trials), were), "  ", o.width())
+	for _, t := range repeated {
+		for _, a := range t.Spoiled {
+			wrap(b, fmt.Sprintf("%s, seed %d, attempt %d: %s (%s)", t.Policy, t.Seed, a.Attempt, strings.Join(a.Reasons, "; "), a.File), "    ", o.width())
+		}
 	}
 }
 

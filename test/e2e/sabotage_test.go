@@ -69,7 +69,8 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			absent(t, "e2e-sabotage")
-			edits := []string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "timeout: 20s", "timeout: 3s", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}"}
+			edits := []string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "timeout: 20s", "timeout: 3s", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}",
+				"scale: {rate: 400, time: 1}", "scale: {rate: 400, time: 1}\nlimits: {repeats: 0}"} // a repetition would be good
 			mustRun(t, "up", "-d", scenario(t, "e2e-sabotage", edits...))
 			out := filepath.Join(t.TempDir(), "run")
 			cmd, _, errs := command(t.Context(), t.TempDir(), "run", "e2e-sabotage", "--worlds", "packet", "--strict", "--out", out)

@@ -1,0 +1,141 @@
+package e2e
+
+import (
+	"encoding/csv"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// steady keeps every decode instance computing during a trial of some five seconds, so that a
+// stop of an agent is seen by a timer of its.
+var steady = []string{
+	"requests: 8", "requests: 24", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 60, sigma: 0, min: 60, max: 60}",
+	"seeds: [1]", "seeds: [1, 2]", "[rr, netkv-full]", "[rr, cla, netkv-full]",
+}
+
+// TestASpoiledTrialIsRepeatedAndNoOther stops one agent for 100 ms in the third of six trials.
+func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
+	absent(t, "e2e-spoil")
+	out := filepath.Join(t.TempDir(), "run")
+	cmd, stdout, errs := command(t.Context(), t.TempDir(), "up", scenario(t, "e2e-spoil", steady...), "--worlds", "packet", "--out", out)
+	require.NoError(t, cmd.Start())
+	waitFor(t, 2*time.Minute, "the third trial", func() bool { return strings.Contains(errs.String(), "(trial 3 of 6)") })
+	time.Sleep(2 * time.Second) // into the middle of it
+	pid := agentOf(t, "e2e-spoil", "d0")
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	time.Sleep(100 * time.Millisecond)
+	require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+	require.NoError(t, cmd.Wait(), errs)
+
+	s := summary(t, out)
+	assert.Equal(t, results.VerdictGood, s.Fidelity.Verdict, s.Fidelity.Reasons)
+	require.Len(t, s.Trials, 6)
+	for i, x := range s.Trials {
+		want := 1
+		if i == 2 {
+			want = 2
+		}
+		assert.Equal(t, want, x.Attempts, "trial %d: %v", i+1, x.Spoiled)
+		assert.NotNil(t, x.Figures)
+	}
+	third := s.Trials[2]
+	require.Len(t, third.Spoiled, 1)
+	assert.Contains(t, strings.Join(third.Spoiled[0].Reasons, "; "), "a timer of agent d0 was")
+	assert.Contains(t, stdout.String(), "1 of 6 trials was repeated")
+	rows := records(t, out)
+	assert.Len(t, rows, 6*24, "no figure holds the spoiled attempt")
+	aside, err := os.ReadFile(filepath.Join(out, third.Spoiled[0].File))
+	require.NoError(t, err)
+	assert.Equal(t, 24, strings.Count(string(aside), "\n"))
+}
+
+// TestARunThatOverloadsTheHostIsNotRepeated: a scale at which this host cannot carry the
+// packets is the run's own doing.
+func TestARunThatOverloadsTheHostIsNotRepeated(t *testing.T) {
+	absent(t, "e2e-heavy")
+	out := filepath.Join(t.TempDir(), "run")
+	o := mustRun(t, "up", scenario(t, "e2e-heavy", "scale: {rate: 400, time: 1}", "scale: {rate: 4, time: 1}", "requests: 8", "requests: 30",
+		"prompt: {mean: 1000, sigma: 0.3, min: 512, max: 2048}", "prompt: {mean: 8000, sigma: 0.3, min: 512, max: 20000}"),
+		"--policies", "rr", "--worlds", "packet", "--out", out)
+	s := summary(t, out)
+	assert.NotEqual(t, results.VerdictGood, s.Fidelity.Verdict)
+	require.Len(t, s.Trials, 1)
+	assert.Equal(t, 1, s.Trials[0].Attempts, o.stdout)
+	assert.Empty(t, s.Trials[0].Spoiled)
+	assert.Contains(t, strings.Join(s.Fidelity.Reasons, "; "), "raise scale.rate")
+}
+
+// agentOf is the process of a node's agent.
+func agentOf(t *testing.T, lab, node string) int {
+	t.Helper()
+	var pid int
+	_, err := fmt.Sscan(sh(t, fmt.Sprintf("pgrep -f '[k]vagent.*/%s/agents/%s/'", lab, node)), &pid)
+	require.NoError(t, err)
+	return pid
+}
+
+// TestAPacketSweepGoesOnWhereItWasStopped: 2 loads x 3 policies x 3 seeds, interrupted once and
+// killed once.
+func TestAPacketSweepGoesOnWhereItWasStopped(t *testing.T) {
+	goneAtEnd(t, "sweep-e2e-grid")
+	dir, base := t.TempDir(), scenario(t, "e2e-sweep-base")
+	file := filepath.Join(dir, "sweep.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `name: e2e-grid
+scenario: %s
+worlds: [packet, flow]
+axes: [{key: workload.synthetic.rate, values: [4/s, 8/s]}]
+policies: [rr, cla, netkv-full]
+seeds: [1, 2, 3]
+figure: {metric: transfer_mean, policy: netkv-full, baseline: rr}
+`, base), 0o600))
+	out := filepath.Join(dir, "out")
+	for _, stop := range []struct {
+		signal unix.Signal
+		rows   int // that must be there before
+	}{{unix.SIGINT, 2}, {unix.SIGKILL, 10}} {
+		cmd, _, errs := command(t.Context(), dir, "sweep", file, "--parallel", "2", "--out", out)
+		require.NoError(t, cmd.Start())
+		waitFor(t, 2*time.Minute, "some trials", func() bool {
+			data, _ := os.ReadFile(filepath.Join(out, "cells.jsonl"))
+			return strings.Count(string(data), "\n") >= stop.rows
+		})
+		require.NoError(t, cmd.Process.Signal(stop.signal))
+		require.Error(t, cmd.Wait(), errs)
+	}
+	o := netkvlabIn(t, dir, "sweep", file, "--parallel", "2", "--out", out)
+	require.Zero(t, o.code, o.stderr)
+	assert.Contains(t, o.stdout, "packet world: ")
+	data, err := os.ReadFile(filepath.Join(out, "table.csv"))
+	require.NoError(t, err)
+	rows, err := csv.NewReader(strings.NewReader(string(data))).ReadAll()
+	require.NoError(t, err)
+	require.Len(t, rows, 1+2*2*3*3, "every cell once in each world")
+	column := func(name string) int {
+		i := slices.Index(rows[0], name)
+		require.GreaterOrEqual(t, i, 0, name)
+		return i
+	}
+	seen := map[string]bool{}
+	for _, row := range rows[1:] {
+		key := strings.Join([]string{row[column("cell")], row[column("policy")], row[column("seed")], row[column("world")]}, " ")
+		assert.False(t, seen[key], key)
+		seen[key] = true
+		if row[column("world")] == results.WorldPacket {
+			assert.Contains(t, []string{results.VerdictGood, results.VerdictDegraded, results.VerdictInvalid}, row[column("verdict")], key)
+			assert.NotEmpty(t, row[column("attempts")], key)
+			assert.NotEmpty(t, row[column("transfer_gap")], key)
+			assert.Equal(t, row[column("submitted")], row[column("completed")], key)
+		}
+	}
+}
