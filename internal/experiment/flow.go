@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/flowsim"
-	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"

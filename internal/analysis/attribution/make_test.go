@@ -8,7 +8,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
-	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"

@@ -17,7 +17,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -141,11 +141,11 @@ func shared(sources []*Source) []string {
 
 // side is one source's part in a row: a policy's column, and a baseline's for a gain.
 type side struct {
-	columns   []paired.Column
-	strangers map[paired.Key]bool // requests that are not the same in all sources
+	columns   []analysis.Column
+	strangers map[analysis.Key]bool // requests that are not the same in all sources
 }
 
-func sides(sources []*Source, strangers map[paired.Key]bool, metric string, policies ...string) []side {
+func sides(sources []*Source, strangers map[analysis.Key]bool, metric string, policies ...string) []side {
 	out := make([]side, len(sources))
 	for i, s := range sources {
 		out[i].strangers = strangers
@@ -156,18 +156,20 @@ func sides(sources []*Source, strangers map[paired.Key]bool, metric string, poli
 	return out
 }
 
-func (s *side) keys() []paired.Key { return paired.Common(s.columns...) }
+func (s *side) keys() []analysis.Key { return analysis.Common(s.columns...) }
 
-func (s *side) gain() paired.Gain { return paired.Gain{Policy: s.columns[0], Baseline: s.columns[1]} }
+func (s *side) gain() analysis.Gain {
+	return analysis.Gain{Policy: s.columns[0], Baseline: s.columns[1]}
+}
 
 // value is the side's figure over these requests. alone asks for the interval that
 // counts for a comparison with others.
-func (s *side) value(keys []paired.Key, alone bool) (paired.Estimate, bool) {
+func (s *side) value(keys []analysis.Key, alone bool) (analysis.Estimate, bool) {
 	switch {
 	case len(keys) == 0:
-		return paired.Estimate{}, false
+		return analysis.Estimate{}, false
 	case len(s.columns) == 1:
-		return paired.Mean(keys, s.columns[0]), true
+		return analysis.Mean(keys, s.columns[0]), true
 	case alone:
 		return s.gain().Alone(keys)
 	}
@@ -175,24 +177,24 @@ func (s *side) value(keys []paired.Key, alone bool) (paired.Estimate, bool) {
 }
 
 // minus is how far the side is from another on the same requests.
-func (s *side) minus(first *side, keys []paired.Key) paired.Estimate {
+func (s *side) minus(first *side, keys []analysis.Key) analysis.Estimate {
 	if len(s.columns) == 1 {
-		return paired.Difference(keys, s.columns[0], first.columns[0])
+		return analysis.Difference(keys, s.columns[0], first.columns[0])
 	}
-	e, _ := paired.GainDifference(keys, s.gain(), first.gain())
+	e, _ := analysis.GainDifference(keys, s.gain(), first.gain())
 	return e
 }
 
 // fill compares the sides, over the requests that all have if there are any.
 func (r *Row) fill(all []side) {
 	r.Values, r.Gaps = []Value{}, []Value{}
-	var columns []paired.Column
+	var columns []analysis.Column
 	for i := range all {
 		columns = append(columns, all[i].columns...)
 	}
-	keys := slices.DeleteFunc(paired.Common(columns...), func(k paired.Key) bool { return all[0].strangers[k] })
+	keys := slices.DeleteFunc(analysis.Common(columns...), func(k analysis.Key) bool { return all[0].strangers[k] })
 	r.Paired = len(keys) > 0
-	estimates := make([]paired.Estimate, len(all))
+	estimates := make([]analysis.Estimate, len(all))
 	for i := range all {
 		own := keys
 		if !r.Paired {
@@ -212,11 +214,11 @@ func (r *Row) fill(all []side) {
 			r.Gaps = append(r.Gaps, valueOf(all[i].minus(&all[0], keys), len(keys)))
 			continue
 		}
-		r.Gaps = append(r.Gaps, valueOf(paired.Independent(estimates[i], estimates[0]), min(r.Values[0].Requests, r.Values[i].Requests)))
+		r.Gaps = append(r.Gaps, valueOf(analysis.Independent(estimates[i], estimates[0]), min(r.Values[0].Requests, r.Values[i].Requests)))
 	}
 }
 
-func valueOf(e paired.Estimate, requests int) Value {
+func valueOf(e analysis.Estimate, requests int) Value {
 	return Value{Value: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N, Requests: requests}
 }
 

@@ -10,16 +10,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/netkvlab/netkvlab/flowsim"
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // differentRequests lists the seed and id pairs that name one request in one source
 // and another in another: pairing them would compare nothing.
-func differentRequests(sources []*Source) map[paired.Key]bool {
+func differentRequests(sources []*Source) map[analysis.Key]bool {
 	const roundingMS = 1e-6
-	seen := map[paired.Key]fingerprint{}
-	out := map[paired.Key]bool{}
+	seen := map[analysis.Key]fingerprint{}
+	out := map[analysis.Key]bool{}
 	for _, s := range sources {
 		for k, p := range s.prints {
 			first, known := seen[k]
@@ -34,7 +34,7 @@ func differentRequests(sources []*Source) map[paired.Key]bool {
 }
 
 // notes says all that a reader of the figures must know.
-func notes(sources []*Source, policies []string, strangers map[paired.Key]bool, c *Comparison) []string {
+func notes(sources []*Source, policies []string, strangers map[analysis.Key]bool, c *Comparison) []string {
 	out := []string{}
 	for i, s := range sources {
 		out = append(out, s.condition(Letter(i))...)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -18,9 +18,9 @@ type Source struct {
 	world    string
 	policies []string
 	seeds    []uint64
-	columns  map[column]paired.Column
+	columns  map[column]analysis.Column
 	// prints tell whether two sources' request of one key is the same; none for a CSV file
-	prints    map[paired.Key]fingerprint
+	prints    map[analysis.Key]fingerprint
 	requests  map[string]int // by policy
 	completed map[string]int
 	payload   bool     // of a run without packets: its links carry payload at their full rate
@@ -84,7 +84,7 @@ var worldNames = []string{results.WorldPacket, results.WorldFlow, results.WorldR
 
 func newSource(name string) *Source {
 	return &Source{
-		name: name, columns: map[column]paired.Column{}, prints: map[paired.Key]fingerprint{},
+		name: name, columns: map[column]analysis.Column{}, prints: map[analysis.Key]fingerprint{},
 		requests: map[string]int{}, completed: map[string]int{},
 	}
 }
@@ -113,7 +113,7 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 		if r.World != world {
 			continue
 		}
-		key := paired.Key{Seed: r.Seed, ID: r.ID}
+		key := analysis.Key{Seed: r.Seed, ID: r.ID}
 		s.prints[key] = fingerprint{r.ArrivalMS, r.PromptTokens}
 		s.add(r.Policy, key, r.Status, r.TTFTMS, &r.TransferMS)
 	}
@@ -122,7 +122,7 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 }
 
 // add takes one request's figures, nil where it has none.
-func (s *Source) add(policy string, key paired.Key, status string, ttft, transfer *float64) {
+func (s *Source) add(policy string, key analysis.Key, status string, ttft, transfer *float64) {
 	s.requests[policy]++
 	if status != results.Completed {
 		return
@@ -134,7 +134,7 @@ func (s *Source) add(policy string, key paired.Key, status string, ttft, transfe
 		}
 		c := column{policy, metric}
 		if s.columns[c] == nil {
-			s.columns[c] = paired.Column{}
+			s.columns[c] = analysis.Column{}
 		}
 		s.columns[c][key] = *v
 	}

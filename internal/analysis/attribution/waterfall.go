@@ -3,7 +3,7 @@ package attribution
 import (
 	"math"
 
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -33,23 +33,23 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 
 // series is what a waterfall follows through the stages: a policy's mean, or its gain
 // over a baseline.
-type series struct{ columns, baseline []paired.Column }
+type series struct{ columns, baseline []analysis.Column }
 
 // common lists the requests that the stages from and to and all between them share.
-func (s series) common(from, to int) []paired.Key {
+func (s series) common(from, to int) []analysis.Key {
 	columns := s.columns[from : to+1]
 	if s.baseline != nil {
-		columns = append(append([]paired.Column{}, columns...), s.baseline[from:to+1]...)
+		columns = append(append([]analysis.Column{}, columns...), s.baseline[from:to+1]...)
 	}
-	return paired.Common(columns...)
+	return analysis.Common(columns...)
 }
 
-func (s series) gain(stage int) paired.Gain {
-	return paired.Gain{Policy: s.columns[stage], Baseline: s.baseline[stage]}
+func (s series) gain(stage int) analysis.Gain {
+	return analysis.Gain{Policy: s.columns[stage], Baseline: s.baseline[stage]}
 }
 
 // level is the value of a stage.
-func (s series) level(keys []paired.Key, stage int) (float64, bool) {
+func (s series) level(keys []analysis.Key, stage int) (float64, bool) {
 	if s.baseline == nil {
 		return s.columns[stage].Mean(keys), true
 	}
@@ -57,11 +57,11 @@ func (s series) level(keys []paired.Key, stage int) (float64, bool) {
 }
 
 // step is the difference between two stages on the same requests.
-func (s series) step(keys []paired.Key, from, to int) (paired.Estimate, bool) {
+func (s series) step(keys []analysis.Key, from, to int) (analysis.Estimate, bool) {
 	if s.baseline == nil {
-		return paired.Difference(keys, s.columns[to], s.columns[from]), true
+		return analysis.Difference(keys, s.columns[to], s.columns[from]), true
 	}
-	return paired.GainDifference(keys, s.gain(to), s.gain(from))
+	return analysis.GainDifference(keys, s.gain(to), s.gain(from))
 }
 
 // fill computes a waterfall. again is the flow stage once more, with other luck.
@@ -105,8 +105,8 @@ func (t *Table) fill(w *results.Waterfall, s series, again []series) {
 const flowStage = 3
 
 // wide adds what more runs of the flow world say about a step.
-func (s series) wide(step *results.Step, to int, packetKeys []paired.Key, again []series) {
-	var e paired.Estimate
+func (s series) wide(step *results.Step, to int, packetKeys []analysis.Key, again []series) {
+	var e analysis.Estimate
 	var ok bool
 	switch stage := Stages()[to]; {
 	case flowOnly(stage):
@@ -122,33 +122,33 @@ func (s series) wide(step *results.Step, to int, packetKeys []paired.Key, again 
 // againstLuck is a stage minus the mean of runs that differ in nothing but luck. The
 // interval is where one more of those would lie in 95%: decisions outside it are
 // not what the flow world might have taken as well.
-func (s series) againstLuck(keys []paired.Key, stage int, again []series) (paired.Estimate, bool) {
+func (s series) againstLuck(keys []analysis.Key, stage int, again []series) (analysis.Estimate, bool) {
 	for _, a := range again {
 		keys = both(keys, a.common(0, 0))
 	}
 	value, ok := s.level(keys, stage)
 	if !ok || len(again) < 2 || len(keys) == 0 {
-		return paired.Estimate{}, false
+		return analysis.Estimate{}, false
 	}
 	levels := make([]float64, len(again))
 	sum := 0.0
 	for i, a := range again {
 		if levels[i], ok = a.level(keys, 0); !ok {
-			return paired.Estimate{}, false
+			return analysis.Estimate{}, false
 		}
 		sum += value - levels[i] // not of levels: equal runs differ by 0 to the bit
 	}
 	n := float64(len(levels))
 	half, _ := results.HalfWidth(levels)
 	half *= math.Sqrt(n + 1)
-	return paired.Estimate{Value: sum / n, CI95: &half, N: len(levels)}, true
+	return analysis.Estimate{Value: sum / n, CI95: &half, N: len(levels)}, true
 }
 
 // both lists what is in both of two sorted lists.
-func both(a, b []paired.Key) []paired.Key {
-	var out []paired.Key
+func both(a, b []analysis.Key) []analysis.Key {
+	var out []analysis.Key
 	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch c := paired.Compare(a[i], b[j]); {
+		switch c := analysis.Compare(a[i], b[j]); {
 		case c == 0:
 			out = append(out, a[i])
 			i, j = i+1, j+1

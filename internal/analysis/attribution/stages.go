@@ -27,7 +27,7 @@
 // # What is compared
 //
 // Requests that completed in every stage, paired by seed and id over the packet run's
-// seeds (package paired). The flow world's stages are run on more seeds as well; the
+// seeds (package analysis). The flow world's stages are run on more seeds as well; the
 // wide figures are over those. Decisions are averaged in another way, since more seeds
 // would bring more workloads: the packet run's are compared with those of twenty runs of the flow world that
 // have the same requests and other tie-break draws. So luck can be told from cause.

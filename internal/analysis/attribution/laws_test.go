@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/workload"
 )

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -76,7 +76,7 @@ type csvReader struct {
 
 type rowKey struct {
 	policy string
-	paired.Key
+	analysis.Key
 }
 
 // at puts the place before an error.

@@ -1,4 +1,4 @@
-package paired
+package analysis
 
 // Difference is the mean of b minus the mean of a over requests that both have.
 func Difference(keys []Key, b, a Column) Estimate {

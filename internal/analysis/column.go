@@ -1,4 +1,4 @@
-// Package paired compares runs request by request.
+// Package analysis compares runs request by request.
 //
 // Two runs of one seed meet the same requests, so what differs between them is
 // seen in the differences of each request, and the luck of the workload cancels.
@@ -18,7 +18,7 @@
 //
 // Plain data: nothing here is changed after it was made, so all is safe for
 // concurrent reading. Start at Common, then Difference and Gain.
-package paired
+package analysis
 
 import (
 	"cmp"

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/netkvlab/netkvlab/internal/paired"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // Table holds what the waterfalls need of the stages' records. The zero value is empty
 // and ready. Not safe for concurrent use.
 type Table struct {
-	columns map[cell]paired.Column
+	columns map[cell]analysis.Column
 	packet  map[string]int // requests of the packet run by policy
 	seeds   map[uint64]bool
 	wide    map[uint64]bool // of the flow stage
@@ -26,7 +26,7 @@ type cell struct {
 // order does not matter.
 func (t *Table) Add(stage Stage, records []results.Record) {
 	if t.columns == nil {
-		t.columns, t.packet = map[cell]paired.Column{}, map[string]int{}
+		t.columns, t.packet = map[cell]analysis.Column{}, map[string]int{}
 		t.seeds, t.wide = map[uint64]bool{}, map[uint64]bool{}
 	}
 	for i := range records {
@@ -41,7 +41,7 @@ func (t *Table) Add(stage Stage, records []results.Record) {
 		if r.Status != results.Completed {
 			continue
 		}
-		key := paired.Key{Seed: r.Seed, ID: r.ID}
+		key := analysis.Key{Seed: r.Seed, ID: r.ID}
 		t.column(cell{stage, r.Policy, results.MetricTransfer})[key] = r.TransferMS
 		if r.TTFTMS != nil {
 			t.column(cell{stage, r.Policy, results.MetricTTFT})[key] = *r.TTFTMS
@@ -49,17 +49,17 @@ func (t *Table) Add(stage Stage, records []results.Record) {
 	}
 }
 
-func (t *Table) column(c cell) paired.Column {
+func (t *Table) column(c cell) analysis.Column {
 	if t.columns[c] == nil {
-		t.columns[c] = paired.Column{}
+		t.columns[c] = analysis.Column{}
 	}
 	return t.columns[c]
 }
 
 // chain gives a policy's columns in the order of the stages.
-func (t *Table) chain(policy, metric string) []paired.Column {
+func (t *Table) chain(policy, metric string) []analysis.Column {
 	stages := Stages()
-	out := make([]paired.Column, len(stages))
+	out := make([]analysis.Column, len(stages))
 	for i, s := range stages {
 		out[i] = t.columns[cell{s, policy, metric}]
 	}
@@ -74,7 +74,7 @@ func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 func (t *Table) again(metric string, policies ...string) []series {
 	var out []series
 	for k := range redraws {
-		var columns []paired.Column
+		var columns []analysis.Column
 		for _, p := range policies {
 			columns = append(columns, t.columns[cell{stageAgain(k), p, metric}])
 		}
@@ -82,7 +82,7 @@ func (t *Table) again(metric string, policies ...string) []series {
 		if len(columns) > 1 {
 			s.baseline = columns[1:]
 		}
-		if slices.ContainsFunc(columns, func(c paired.Column) bool { return c == nil }) {
+		if slices.ContainsFunc(columns, func(c analysis.Column) bool { return c == nil }) {
 			return out
 		}
 		out = append(out, s)
