@@ -1,10 +1,18 @@
-// Package analysis compares runs request by request.
+// Package analysis computes the figures of a run from its records: the Summary, and
+// the means, percentiles, intervals and gains behind it, behind comparisons of runs
+// (package compare) and behind the gap between the worlds (package attribution).
+//
+// A Summary is a pure function of records and Meta: the order of the records does not
+// matter, and every figure can be recomputed from requests.jsonl. What cannot be known
+// is absent, never 0 or NaN. Failures stay in sight: failed requests miss their SLO,
+// and each gain says how many requests it could not compare.
+//
+// # Pairs
 //
 // Two runs of one seed meet the same requests, so what differs between them is
-// seen in the differences of each request, and the luck of the workload cancels.
-// Everything here is a mean over the requests that all sides have (Common), or a
-// ratio of such means, with an interval that rests on the same pairs. Results do
-// not depend on the order in which requests were recorded.
+// seen in the differences of each request, and what is random in the workload cancels.
+// A comparison is a mean over the requests that all sides have (Common), or a ratio of
+// such means, with an interval that rests on the same pairs.
 //
 // # Intervals
 //
@@ -14,14 +22,16 @@
 // more it is over the seeds' own means. A ratio of means is linearised first (the
 // delta method): each request's share in its error is what enters the batches.
 // Three seeds alone have a t of 4.3, and would hide effects that their hundreds of
-// pairs show.
+// pairs show. The figures of a Summary, and those that are compared with other
+// requests, rest on the seeds' means from two seeds on.
 //
 // Plain data: nothing here is changed after it was made, so all is safe for
-// concurrent reading. Start at Common, then Difference and Gain.
+// concurrent reading. Start at Summarize, and at Common, Difference and Gain.
 package analysis
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 )
 
@@ -31,8 +41,27 @@ type Key struct {
 	ID   int // its place in arrival order
 }
 
-// Column is one figure of each request that has it.
-type Column map[Key]float64
+func (k Key) compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Seed, other.Seed), cmp.Compare(k.ID, other.ID))
+}
+
+// Column is one figure of each request that has it, by seed and id. The zero value is empty.
+type Column struct {
+	keys   []Key
+	values []float64
+}
+
+// NewColumn makes a column of figures.
+func NewColumn(figures map[Key]float64) Column {
+	c := Column{keys: slices.SortedFunc(maps.Keys(figures), Key.compare)}
+	for _, k := range c.keys {
+		c.values = append(c.values, figures[k])
+	}
+	return c
+}
+
+// Keys lists the requests of the column by seed and id. It is not to be changed.
+func (c Column) Keys() []Key { return c.keys }
 
 // Common lists the requests that all columns have, by seed and id. It is empty
 // without columns.
@@ -40,45 +69,58 @@ func Common(columns ...Column) []Key {
 	if len(columns) == 0 {
 		return nil
 	}
-	keys := make([]Key, 0, len(columns[0]))
-	for k := range columns[0] {
-		shared := true
-		for _, c := range columns[1:] {
-			if _, ok := c[k]; !ok {
-				shared = false
-				break
-			}
-		}
-		if shared {
-			keys = append(keys, k)
-		}
-	}
-	slices.SortFunc(keys, Compare)
-	return keys
+	return Within(columns[0].keys, columns[1:]...)
 }
 
-// Compare orders keys by seed and id, as cmp.Compare does.
-func Compare(a, b Key) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID)) }
-
-// Seeds lists the seeds of sorted keys.
-func Seeds(keys []Key) []uint64 {
-	out := []uint64{}
-	for _, k := range keys {
-		if len(out) == 0 || out[len(out)-1] != k.Seed {
-			out = append(out, k.Seed)
-		}
+// Within lists those of sorted keys that all columns have.
+func Within(keys []Key, columns ...Column) []Key {
+	out := slices.Clone(keys)
+	for _, c := range columns {
+		next := 0
+		out = slices.DeleteFunc(out, func(k Key) bool {
+			for next < len(c.keys) && c.keys[next].compare(k) < 0 {
+				next++
+			}
+			if next == len(c.keys) || c.keys[next] != k {
+				return true
+			}
+			next++
+			return false
+		})
 	}
 	return out
 }
 
-// Mean is the mean over these requests, all of which the column must have; 0 for none.
-func (c Column) Mean(keys []Key) float64 {
-	if len(keys) == 0 {
-		return 0
+// at gives the values of sorted keys, all of which the column must have.
+func (c Column) at(keys []Key) []float64 {
+	out := make([]float64, len(keys))
+	next := 0
+	for i, k := range keys {
+		for c.keys[next] != k {
+			next++
+		}
+		out[i] = c.values[next]
+		next++
 	}
-	var sum float64
-	for _, k := range keys {
-		sum += c[k]
+	return out
+}
+
+// Mean is the mean over these requests, all of which the column must have; NaN for none.
+func (c Column) Mean(keys []Key) float64 { return mean(c.at(keys)) }
+
+// Estimate is Mean with an interval for a comparison with other requests, so that what
+// is random in a seed counts: from two seeds on it rests on the seeds' means.
+func (c Column) Estimate(keys []Key) Estimate {
+	values := c.at(keys)
+	return estimate(mean(values), keys, values, seedsAlone)
+}
+
+// Difference is the mean of b minus the mean of a over requests that both have.
+func Difference(keys []Key, b, a Column) Estimate {
+	x, y := b.at(keys), a.at(keys)
+	value := mean(x) - mean(y)
+	for i := range x {
+		x[i] -= y[i]
 	}
-	return sum / float64(len(keys))
+	return estimate(value, keys, x, SeedsEnough)
 }

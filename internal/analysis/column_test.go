@@ -12,22 +12,22 @@ import (
 
 // column makes up n requests of each seed around a mean.
 func column(rng *rand.Rand, seeds, n int, mean, noise float64) Column {
-	c := Column{}
+	c := map[Key]float64{}
 	for s := range seeds {
 		for id := range n {
 			c[Key{uint64(s + 1), id}] = mean + noise*rng.NormFloat64()
 		}
 	}
-	return c
+	return NewColumn(c)
 }
 
 func TestCommonListsWhatAllHaveInOrder(t *testing.T) {
 	t.Parallel()
-	a := Column{{2, 1}: 1, {1, 9}: 1, {1, 10}: 1, {3, 0}: 1}
-	b := Column{{1, 10}: 1, {2, 1}: 1, {1, 9}: 1}
+	a := NewColumn(map[Key]float64{{2, 1}: 1, {1, 9}: 1, {1, 10}: 1, {3, 0}: 1})
+	b := NewColumn(map[Key]float64{{1, 10}: 1, {2, 1}: 1, {1, 9}: 1})
 	assert.Equal(t, []Key{{1, 9}, {1, 10}, {2, 1}}, Common(a, b))
-	assert.Equal(t, []uint64{1, 2}, Seeds(Common(a, b)))
-	assert.Empty(t, Common(a, nil))
+	assert.Equal(t, Common(a, b), Common(b, a))
+	assert.Empty(t, Common(a, Column{}))
 	assert.Empty(t, Common())
 }
 
@@ -40,7 +40,7 @@ func TestColumnComparedWithItselfDiffersByNothing(t *testing.T) {
 	assert.Zero(t, e.Value)
 	require.NotNil(t, e.CI95)
 	assert.Zero(t, *e.CI95)
-	g, ok := GainDifference(keys, Gain{d, c}, Gain{d, c})
+	g, ok := GainDifference(keys, Gain{Policy: d, Baseline: c}, Gain{Policy: d, Baseline: c})
 	require.True(t, ok)
 	assert.Zero(t, g.Value)
 	assert.Zero(t, *g.CI95)
@@ -58,11 +58,11 @@ func TestStepsAddUp(t *testing.T) {
 		var means, gains float64
 		for i := range 4 {
 			means += Difference(keys, p[i+1], p[i]).Value
-			e, _ := GainDifference(keys, Gain{p[i+1], b[i+1]}, Gain{p[i], b[i]})
+			e, _ := GainDifference(keys, Gain{Policy: p[i+1], Baseline: b[i+1]}, Gain{Policy: p[i], Baseline: b[i]})
 			gains += e.Value
 		}
 		assert.InDelta(t, Difference(keys, p[4], p[0]).Value, means, 1e-9)
-		whole, _ := GainDifference(keys, Gain{p[4], b[4]}, Gain{p[0], b[0]})
+		whole, _ := GainDifference(keys, Gain{Policy: p[4], Baseline: b[4]}, Gain{Policy: p[0], Baseline: b[0]})
 		assert.InDelta(t, whole.Value, gains, 1e-9)
 	}
 }
@@ -70,11 +70,11 @@ func TestStepsAddUp(t *testing.T) {
 // The two requests-a-side case by hand: a gain from 10 + 30 to 5 + 25 is -25%.
 func TestGainIsTheRatioOfMeans(t *testing.T) {
 	t.Parallel()
-	g := Gain{Policy: Column{{1, 0}: 5, {1, 1}: 25}, Baseline: Column{{1, 0}: 10, {1, 1}: 30}}
+	g := Gain{Policy: NewColumn(map[Key]float64{{1, 0}: 5, {1, 1}: 25}), Baseline: NewColumn(map[Key]float64{{1, 0}: 10, {1, 1}: 30})}
 	v, ok := g.Percent(Common(g.Policy, g.Baseline))
 	require.True(t, ok)
 	assert.InDelta(t, -25, v, 1e-12)
-	_, ok = Gain{Policy: g.Policy, Baseline: Column{{1, 0}: 0, {1, 1}: 0}}.Percent([]Key{{1, 0}, {1, 1}})
+	_, ok = Gain{Policy: g.Policy, Baseline: NewColumn(map[Key]float64{{1, 0}: 0, {1, 1}: 0})}.Percent([]Key{{1, 0}, {1, 1}})
 	assert.False(t, ok, "no gain over nothing")
 }
 
@@ -99,7 +99,7 @@ func TestIntervalRestsOn(t *testing.T) {
 			assert.Equal(t, tt.method, e.Method)
 			assert.Equal(t, tt.means, e.N)
 			assert.Equal(t, tt.means > 0, e.CI95 != nil)
-			assert.Equal(t, tt.alone, Mean(Common(c), c).N, "compared with other requests, the seeds' own luck counts")
+			assert.Equal(t, tt.alone, c.Estimate(c.Keys()).N, "compared with other requests, the seeds' own luck counts")
 		})
 	}
 }
@@ -113,17 +113,18 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 	gains, gaps := 0, 0
 	for range runs {
 		b := column(rng, 3, 60, 900, 300)
-		p, b2, p2 := Column{}, Column{}, Column{}
-		for k, v := range b { // policies see the same requests: correlated
-			p[k] = v*2/3 + 100*rng.NormFloat64()
-			b2[k], p2[k] = v+30*rng.NormFloat64(), p[k]+30*rng.NormFloat64()
+		p, b2, p2 := column(rng, 3, 60, 0, 100), column(rng, 3, 60, 0, 30), column(rng, 3, 60, 0, 30)
+		for i, v := range b.values { // policies see the same requests: correlated
+			p.values[i] += v * 2 / 3
+			b2.values[i] += v
+			p2.values[i] += p.values[i]
 		}
 		keys := Common(b, p)
-		e, _ := Gain{p, b}.Estimate(keys)
+		e, _ := Gain{Policy: p, Baseline: b}.Estimate(keys)
 		if math.Abs(e.Value+100./3) <= *e.CI95 {
 			gains++
 		}
-		if e, _ = GainDifference(keys, Gain{p2, b2}, Gain{p, b}); math.Abs(e.Value) <= *e.CI95 {
+		if e, _ = GainDifference(keys, Gain{Policy: p2, Baseline: b2}, Gain{Policy: p, Baseline: b}); math.Abs(e.Value) <= *e.CI95 {
 			gaps++
 		}
 	}
@@ -141,7 +142,10 @@ func TestIndependentAddsSquares(t *testing.T) {
 }
 
 func ExampleGain() {
-	g := Gain{Policy: Column{{Seed: 1, ID: 0}: 400, {Seed: 1, ID: 1}: 800}, Baseline: Column{{Seed: 1, ID: 0}: 500, {Seed: 1, ID: 1}: 1000}}
+	g := Gain{
+		Policy:   NewColumn(map[Key]float64{{Seed: 1, ID: 0}: 400, {Seed: 1, ID: 1}: 800}),
+		Baseline: NewColumn(map[Key]float64{{Seed: 1, ID: 0}: 500, {Seed: 1, ID: 1}: 1000}),
+	}
 	percent, _ := g.Percent(Common(g.Policy, g.Baseline))
 	fmt.Printf("%.0f%%\n", percent)
 	// Output: -20%

@@ -2,15 +2,18 @@ package analysis
 
 import (
 	"math"
+	"slices"
 
-	"github.com/netkvlab/netkvlab/internal/results"
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 const (
 	// Batches is how many runs of neighbouring requests each seed is cut into.
 	Batches = 10
-	// SeedsEnough is how many seeds make an interval of their own means.
+	// SeedsEnough is how many seeds make an interval of their own means, where requests are paired.
 	SeedsEnough = 10
+	// seedsAlone is the same where they are not.
+	seedsAlone = 2
 )
 
 // The methods of an interval.
@@ -32,47 +35,96 @@ type Estimate struct {
 // estimate gives a value its interval. shares are the requests' shares in it:
 // numbers whose mean varies as the value does.
 func estimate(value float64, keys []Key, shares []float64, seedsEnough int) Estimate {
-	e := Estimate{Value: value}
-	means, method := groupMeans(keys, shares, seedsEnough)
-	if half, ok := results.HalfWidth(means); ok {
-		e.CI95, e.Method, e.N = &half, method, len(means)
+	runs, method := cut(keys, seedsEnough)
+	means := make([]float64, len(runs))
+	for i, r := range runs {
+		means[i] = mean(shares[r.from:r.to])
 	}
-	return e
+	return interval(value, means, method)
 }
 
-// groupMeans are the means of seeds, or of batches inside each seed. Seeds too short to
-// be cut into batches of two count as one batch.
-func groupMeans(keys []Key, shares []float64, seedsEnough int) (means []float64, method string) {
-	bounds := seedBounds(keys)
-	method = MethodBatches
-	if len(bounds) >= seedsEnough {
-		method = MethodSeeds
+// interval rests on parts that vary independently around the value.
+func interval(value float64, parts []float64, method string) Estimate {
+	if half, ok := halfWidth(parts); ok {
+		return Estimate{Value: value, CI95: &half, Method: method, N: len(parts)}
 	}
-	for _, b := range bounds {
-		n := b[1] - b[0]
-		parts := 1
-		if method == MethodBatches && n >= 2*Batches {
+	return Estimate{Value: value}
+}
+
+// run is a run of neighbours in sorted keys, without to.
+type run struct{ from, to int }
+
+// cut gives the runs that an interval rests on: seeds, or batches inside each seed, where
+// one that is too short for batches of two counts as one batch. Requests that share
+// a queue resemble their neighbours; a batch contains most of that, so that its mean is
+// near enough independent.
+func cut(keys []Key, seedsEnough int) (runs []run, method string) {
+	seeds := seedRuns(keys)
+	if len(seeds) >= seedsEnough {
+		return seeds, MethodSeeds
+	}
+	for _, s := range seeds {
+		n, parts := s.to-s.from, 1
+		if n >= 2*Batches {
 			parts = Batches
 		}
 		for i := range parts {
-			means = append(means, mean(shares[b[0]+i*n/parts:b[0]+(i+1)*n/parts]))
+			runs = append(runs, run{s.from + i*n/parts, s.from + (i+1)*n/parts})
 		}
 	}
-	return means, method
+	return runs, MethodBatches
 }
 
-// seedBounds are the runs [from, to) of equal seeds in sorted keys.
-func seedBounds(keys []Key) [][2]int {
-	var out [][2]int
+// seedRuns are the runs of equal seeds.
+func seedRuns(keys []Key) []run {
+	var out []run
 	for i, k := range keys {
 		if i == 0 || keys[i-1].Seed != k.Seed {
-			out = append(out, [2]int{i, i})
+			out = append(out, run{from: i})
 		}
-		out[len(out)-1][1] = i + 1
+		out[len(out)-1].to = i + 1
 	}
 	return out
 }
 
+// Independent is b - a for estimates that share no request. Its interval is there
+// when both have one.
+func Independent(b, a Estimate) Estimate {
+	e := Estimate{Value: b.Value - a.Value}
+	if b.CI95 != nil && a.CI95 != nil {
+		e.CI95, e.Method, e.N = new(math.Hypot(*b.CI95, *a.CI95)), MethodIndependent, min(a.N, b.N)
+	}
+	return e
+}
+
+// Mean is the mean of independent values and the half width of its 95% interval by
+// Student's t, which is NaN with fewer than two. NaNs among the values are left out.
+func Mean(values []float64) (m, ci95 float64) {
+	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
+	half, ok := halfWidth(known)
+	if !ok {
+		half = math.NaN()
+	}
+	return mean(known), half
+}
+
+// halfWidth is t(0.975, n-1) x s / sqrt(n); not ok with fewer than two values.
+func halfWidth(x []float64) (float64, bool) {
+	n := float64(len(x))
+	if n < 2 {
+		return 0, false
+	}
+	m := mean(x)
+	var squares float64
+	for _, v := range x {
+		squares += (v - m) * (v - m)
+	}
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975)
+	return t * math.Sqrt(squares/(n-1)/n), true
+}
+
+// mean is NaN of no value. It adds in order, so that a run gives the same bits on every
+// machine; gonum's mean adds as the processor's vectors do.
 func mean(x []float64) float64 {
 	var sum float64
 	for _, v := range x {
@@ -81,13 +133,15 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// Independent is b - a for estimates that share no request. Its interval is there
-// when both have one.
-func Independent(b, a Estimate) Estimate {
-	e := Estimate{Value: b.Value - a.Value}
-	if b.CI95 != nil && a.CI95 != nil {
-		half := math.Hypot(*b.CI95, *a.CI95)
-		e.CI95, e.Method, e.N = &half, MethodIndependent, min(a.N, b.N)
+// Percentile returns the p-th percentile (0..100) of at least one sorted value, by
+// linear interpolation between the closest ranks as numpy does by default. (gonum
+// has no such rule: its LinInterp puts p at n p, not at (n-1) p.)
+func Percentile(sorted []float64, p float64) float64 {
+	pos := float64(len(sorted)-1) * p / 100
+	i := int(pos)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
 	}
-	return e
+	frac := pos - float64(i)
+	return sorted[i] + frac*(sorted[i+1]-sorted[i])
 }

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -161,7 +162,7 @@ func (r *run) attribute(ctx context.Context) error {
 	for i, p := range policies {
 		labels[i] = trials.Label(p)
 	}
-	a, err := attribution.Explain(ctx, e, r.records, results.Comparisons(labels, nil))
+	a, err := attribution.Explain(ctx, e, r.records, analysis.Comparisons(labels, nil))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

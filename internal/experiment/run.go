@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/lab"
@@ -120,7 +121,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if err := r.scaled(); err != nil {
 		runErr = errors.Join(runErr, err)
 	}
-	summary := results.Summarize(r.records, r.meta(runErr != nil))
+	summary := analysis.Summarize(r.records, r.meta(runErr != nil))
 	summary.Attribution = r.attribution
 	if err := w.Finish(summary); err != nil {
 		return nil, errors.Join(runErr, err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -69,7 +70,7 @@ func (f *Figures) Value(name string) float64 {
 	return math.NaN()
 }
 
-// Measure computes the figures of one trial's records, which results.Summarize
+// Measure computes the figures of one trial's records, which analysis.Summarize
 // defines; here without intervals, which one trial cannot give.
 func Measure(records []results.Record, slo results.SLO) Figures {
 	const label = "trial"
@@ -77,7 +78,7 @@ func Measure(records []results.Record, slo results.SLO) Figures {
 	for i := range rows {
 		rows[i].Policy = label
 	}
-	sum := results.Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
+	sum := analysis.Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
 	g := sum.Worlds[results.WorldFlow][label]
 	f := Figures{Submitted: g.Requests.Submitted, Completed: g.Requests.Completed, Values: map[string]float64{}}
 	stats := func(name string, s *results.Stats, tails bool) {

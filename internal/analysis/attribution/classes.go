@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
@@ -181,7 +182,7 @@ func describe(all []classified, policy, class string, completed int) (results.Tr
 	}
 	slices.Sort(ratios)
 	row.N = len(ratios)
-	row.P50, row.P90 = results.Percentile(ratios, 50), results.Percentile(ratios, 90)
+	row.P50, row.P90 = analysis.Percentile(ratios, 50), analysis.Percentile(ratios, 90)
 	row.ExcessMS /= float64(completed)
 	return row, true
 }
@@ -218,6 +219,6 @@ func offIdeal(ratios []float64) results.AloneFigures {
 	slices.Sort(ratios)
 	slices.Sort(off)
 	return results.AloneFigures{
-		N: len(ratios), P50Pct: 100 * math.Abs(results.Percentile(ratios, 50)-1), P99Pct: results.Percentile(off, 99),
+		N: len(ratios), P50Pct: 100 * math.Abs(analysis.Percentile(ratios, 50)-1), P99Pct: analysis.Percentile(off, 99),
 	}
 }

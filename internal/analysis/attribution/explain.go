@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
@@ -23,7 +25,7 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	t.Add(StageReplay, byWorld[results.WorldReplay])
 	t.Add(StagePacket, byWorld[results.WorldPacket])
 	packet := split(byWorld[results.WorldPacket])
-	jobs, wide, err := e.jobs(packet, sortedSeeds(t.wide))
+	jobs, wide, err := e.jobs(packet, slices.Sorted(maps.Keys(t.wide)))
 	if err != nil {
 		return nil, fmt.Errorf("attribute the gap: %w", err)
 	}
@@ -34,7 +36,9 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	for i, p := range e.Policies {
 		labels[i] = trials.Label(p)
 	}
-	a := &results.Attribution{Seeds: sortedSeeds(t.seeds), WideSeeds: len(wide), Methods: methods}
+	a := &results.Attribution{
+		Seeds: append([]uint64{}, slices.Sorted(maps.Keys(t.seeds))...), WideSeeds: len(wide), Methods: methods + redrawsMethod(jobs),
+	}
 	a.Means, a.Gains = t.Waterfalls(labels, comparisons)
 	a.Decisions = countDecisions(labels, byWorld[results.WorldPacket], byWorld[results.WorldFlow])
 	a.Transport, a.Alone, err = Transport(ctx, e.Flow, labels, byWorld[results.WorldPacket], byWorld[results.WorldReplay])
@@ -71,25 +75,16 @@ func compareRecords(a, b *results.Record) int {
 	return cmp.Or(cmp.Compare(a.Policy, b.Policy), cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID))
 }
 
-func sortedSeeds(set map[uint64]bool) []uint64 {
-	out := make([]uint64, 0, len(set))
-	for seed := range set {
-		out = append(out, seed)
-	}
-	slices.Sort(out)
-	return out
-}
-
 // countDecisions compares the decode instances request by request.
 func countDecisions(labels []string, packet, flow []results.Record) []results.DecisionCount {
 	type key struct {
 		policy string
-		seed   uint64
-		id     int
+		analysis.Key
 	}
+	keyOf := func(r *results.Record) key { return key{r.Policy, analysis.Key{Seed: r.Seed, ID: r.ID}} }
 	chosen := make(map[key]string, len(flow))
 	for i := range flow {
-		chosen[key{flow[i].Policy, flow[i].Seed, flow[i].ID}] = flow[i].Decode
+		chosen[keyOf(&flow[i])] = flow[i].Decode
 	}
 	out := make([]results.DecisionCount, len(labels))
 	for i, label := range labels {
@@ -97,7 +92,7 @@ func countDecisions(labels []string, packet, flow []results.Record) []results.De
 		c.Policy = label
 		for j := range packet {
 			r := &packet[j]
-			other := chosen[key{label, r.Seed, r.ID}]
+			other := chosen[keyOf(r)]
 			if r.Policy != label || r.Decode == "" || other == "" {
 				continue
 			}

@@ -25,7 +25,7 @@ type job struct {
 	seed     uint64
 	requests []workload.Request
 	packet   []results.Record // whose decisions to repeat
-	luck     uint64           // other tie-break draws; 0: the requests' own
+	redraw   uint64           // which other tie-break draws; 0: the requests' own
 }
 
 // jobs lists the runs of the stages that the experiment has not made itself. packet
@@ -71,7 +71,7 @@ func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, []uint64, error
 		p := byLabel[t.policy]
 		out = append(out, job{stage: StageDecisions, policy: p, seed: t.seed, requests: reqs, packet: t.records})
 		for k := range draws {
-			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, requests: reqs, luck: uint64(k + 1)})
+			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, requests: reqs, redraw: uint64(k + 1)})
 		}
 	}
 	return out, wide, nil
@@ -99,4 +99,17 @@ func afford(packet []trial, wide []uint64, policies, requests int) (seeds []uint
 		draws = 0
 	}
 	return append(seeds, extra[:int(share*float64(len(extra)))]...), draws
+}
+
+// redrawsMethod says what the wide figures of decisions rest on.
+func redrawsMethod(jobs []job) string {
+	var draws uint64
+	for i := range jobs {
+		draws = max(draws, jobs[i].redraw)
+	}
+	if draws == 0 {
+		return ". wide of decisions: absent, since the run has too many requests to repeat"
+	}
+	return fmt.Sprintf(". wide of decisions: their stage against the mean of %d flow runs of the same requests with other tie-break draws, "+
+		"and its interval is where one more of those would lie in 95%%", draws)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/workload"
@@ -80,7 +81,7 @@ func TestStepsAddUpToTheGap(t *testing.T) {
 // agreesWithGains compares with the summary's own gap, computed by other code.
 func agreesWithGains(t *testing.T, records []results.Record, a *results.Attribution) {
 	t.Helper()
-	s := results.Summarize(records, results.Meta{Policies: []string{"rr", "cla", "netkv-full"}, Seeds: []uint64{1, 2}})
+	s := analysis.Summarize(records, results.Meta{Policies: []string{"rr", "cla", "netkv-full"}, Seeds: []uint64{1, 2}})
 	found := 0
 	for _, g := range s.Gains {
 		for _, w := range a.Gains {

@@ -54,8 +54,8 @@ func (e *Experiment) run(ctx context.Context, jobs []job, t *Table) error {
 func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error) {
 	s, cfg, requests := e.Scenario, e.Flow(j.seed), j.requests
 	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
-	if j.luck > 0 {
-		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherLuck{own, j.luck} }
+	if j.redraw > 0 {
+		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherDraws{own, j.redraw} }
 	}
 	switch j.stage {
 	case StageTier:
@@ -69,7 +69,7 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 		}
 	case StageDecisions:
 		t.Wrap = func(own scheduler.Policy) scheduler.Policy {
-			return newScript(e.Plan, own, requests, j.packet)
+			return newRepeated(e.Plan, own, requests, j.packet)
 		}
 	}
 	d, err := trials.Serving(s, e.Plan, t, requests, nil)

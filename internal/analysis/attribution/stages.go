@@ -29,8 +29,8 @@
 // Requests that completed in every stage, paired by seed and id over the packet run's
 // seeds (package analysis). The flow world's stages are run on more seeds as well; the
 // wide figures are over those. Decisions are averaged in another way, since more seeds
-// would bring more workloads: the packet run's are compared with those of twenty runs of the flow world that
-// have the same requests and other tie-break draws. So luck can be told from cause.
+// would bring more workloads: the packet run's are compared with those of up to twenty runs of the flow world that
+// have the same requests and other tie-break draws. So chance and cause can be told apart.
 //
 // Transport is also cut by class of transfer: see classes.go. Times are paper
 // milliseconds. Results depend on the records and the scenario alone. Start reading at
@@ -71,7 +71,6 @@ const methods = "levels: mean (ms) or gain (%) of each stage over the requests t
 	"Stages: tier (the paper's model: no topology), random (max-min on the topology, paths drawn anew), framing (links carry frames), flow (the requests' own paths), " +
 	"decisions (the packet run's decode instances in the flow world's time), replay (its starts, payloads and paths too), packet. " +
 	"ci95: half width of the 95% interval by Student's t over the paired differences, gains linearised: over the means of 10 batches of each seed, with 10 seeds or more over the seeds' means. " +
-	"wide: the step over all seeds of the flow world; of decisions, their stage against the mean of 20 flow runs of the same requests with other tie-break draws, " +
-	"and its interval is where one more of those would lie in 95%. " +
+	"wide: the step over all seeds of the flow world. " +
 	"transport: ratios of packet over replay transfer times of completed transfers; excess_ms adds up to the mean difference of all completed requests. " +
 	"alone: no other transfer on any of its links while it lasted"

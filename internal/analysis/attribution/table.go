@@ -11,7 +11,7 @@ import (
 // Table holds what the waterfalls need of the stages' records. The zero value is empty
 // and ready. Not safe for concurrent use.
 type Table struct {
-	columns map[cell]analysis.Column
+	figures map[cell]map[analysis.Key]float64
 	packet  map[string]int // requests of the packet run by policy
 	seeds   map[uint64]bool
 	wide    map[uint64]bool // of the flow stage
@@ -25,8 +25,8 @@ type cell struct {
 // Add takes a stage's records; those that did not complete do not count, and their
 // order does not matter.
 func (t *Table) Add(stage Stage, records []results.Record) {
-	if t.columns == nil {
-		t.columns, t.packet = map[cell]analysis.Column{}, map[string]int{}
+	if t.figures == nil {
+		t.figures, t.packet = map[cell]map[analysis.Key]float64{}, map[string]int{}
 		t.seeds, t.wide = map[uint64]bool{}, map[uint64]bool{}
 	}
 	for i := range records {
@@ -41,49 +41,58 @@ func (t *Table) Add(stage Stage, records []results.Record) {
 		if r.Status != results.Completed {
 			continue
 		}
-		key := analysis.Key{Seed: r.Seed, ID: r.ID}
-		t.column(cell{stage, r.Policy, results.MetricTransfer})[key] = r.TransferMS
+		t.set(cell{stage, r.Policy, results.MetricTransfer}, r, r.TransferMS)
 		if r.TTFTMS != nil {
-			t.column(cell{stage, r.Policy, results.MetricTTFT})[key] = *r.TTFTMS
+			t.set(cell{stage, r.Policy, results.MetricTTFT}, r, *r.TTFTMS)
 		}
 	}
 }
 
-func (t *Table) column(c cell) analysis.Column {
-	if t.columns[c] == nil {
-		t.columns[c] = analysis.Column{}
+func (t *Table) set(c cell, r *results.Record, ms float64) {
+	if t.figures[c] == nil {
+		t.figures[c] = map[analysis.Key]float64{}
 	}
-	return t.columns[c]
+	t.figures[c][analysis.Key{Seed: r.Seed, ID: r.ID}] = ms
 }
 
-// chain gives a policy's columns in the order of the stages.
-func (t *Table) chain(policy, metric string) []analysis.Column {
-	stages := Stages()
-	out := make([]analysis.Column, len(stages))
-	for i, s := range stages {
-		out[i] = t.columns[cell{s, policy, metric}]
+// columns are a table's figures, ready to be compared.
+type columns map[cell]analysis.Column
+
+func (t *Table) columns() columns {
+	out := columns{}
+	for c, figures := range t.figures {
+		out[c] = analysis.NewColumn(figures)
 	}
 	return out
+}
+
+// series is what a waterfall follows through the stages: a policy's mean, or its gain
+// over a baseline.
+type series struct{ columns, baseline []analysis.Column }
+
+// chain follows a policy, and its baseline if one is named, through stages.
+func (c columns) chain(stages []Stage, metric string, policies ...string) series {
+	var s series
+	for _, stage := range stages {
+		s.columns = append(s.columns, c[cell{stage, policies[0], metric}])
+		if len(policies) > 1 {
+			s.baseline = append(s.baseline, c[cell{stage, policies[1], metric}])
+		}
+	}
+	return s
 }
 
 // stageAgain names one of the runs with other tie-break draws.
 func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 
-// again gives the runs with other luck: of a policy, or of a policy and its baseline.
-// It ends with the first that was not made.
-func (t *Table) again(metric string, policies ...string) []series {
+// again gives the same in the runs with other tie-break draws. It ends with the first
+// that was not made.
+func (c columns) again(metric string, policies ...string) []series {
 	var out []series
 	for k := range redraws {
-		var columns []analysis.Column
-		for _, p := range policies {
-			columns = append(columns, t.columns[cell{stageAgain(k), p, metric}])
-		}
-		s := series{columns: columns[:1]}
-		if len(columns) > 1 {
-			s.baseline = columns[1:]
-		}
-		if slices.ContainsFunc(columns, func(c analysis.Column) bool { return c == nil }) {
-			return out
+		s := c.chain([]Stage{stageAgain(k)}, metric, policies...)
+		if slices.ContainsFunc(s.all(0, 0), func(c analysis.Column) bool { return len(c.Keys()) == 0 }) {
+			break
 		}
 		out = append(out, s)
 	}

@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"math"
+	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -14,34 +15,31 @@ var metrics = []string{results.MetricTTFT, results.MetricTransfer}
 // baseline) pair. It is a pure function of what was added to the table.
 func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, gains []results.Waterfall) {
 	means, gains = []results.Waterfall{}, []results.Waterfall{}
+	c := t.columns()
 	for _, p := range policies {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: p, Metric: m, Unit: "ms", NotCompared: t.packet[p]}
-			t.fill(&w, series{columns: t.chain(p, m)}, t.again(m, p))
+			fill(&w, c.chain(Stages(), m, p), c.again(m, p))
 			means = append(means, w)
 		}
 	}
-	for _, c := range comparisons {
+	for _, pair := range comparisons {
+		p, b := pair[0], pair[1]
 		for _, m := range metrics {
-			w := results.Waterfall{Policy: c[0], Baseline: c[1], Metric: m, Unit: "pp", NotCompared: min(t.packet[c[0]], t.packet[c[1]])}
-			t.fill(&w, series{columns: t.chain(c[0], m), baseline: t.chain(c[1], m)}, t.again(m, c[0], c[1]))
+			w := results.Waterfall{Policy: p, Baseline: b, Metric: m, Unit: "pp", NotCompared: min(t.packet[p], t.packet[b])}
+			fill(&w, c.chain(Stages(), m, p, b), c.again(m, p, b))
 			gains = append(gains, w)
 		}
 	}
 	return means, gains
 }
 
-// series is what a waterfall follows through the stages: a policy's mean, or its gain
-// over a baseline.
-type series struct{ columns, baseline []analysis.Column }
-
-// common lists the requests that the stages from and to and all between them share.
-func (s series) common(from, to int) []analysis.Key {
-	columns := s.columns[from : to+1]
-	if s.baseline != nil {
-		columns = append(append([]analysis.Column{}, columns...), s.baseline[from:to+1]...)
+// all lists the columns of the stages from and to and all between them.
+func (s series) all(from, to int) []analysis.Column {
+	if s.baseline == nil {
+		return s.columns[from : to+1]
 	}
-	return analysis.Common(columns...)
+	return slices.Concat(s.columns[from:to+1], s.baseline[from:to+1])
 }
 
 func (s series) gain(stage int) analysis.Gain {
@@ -64,12 +62,12 @@ func (s series) step(keys []analysis.Key, from, to int) (analysis.Estimate, bool
 	return analysis.GainDifference(keys, s.gain(to), s.gain(from))
 }
 
-// fill computes a waterfall. again is the flow stage once more, with other luck.
-func (t *Table) fill(w *results.Waterfall, s series, again []series) {
+// fill computes a waterfall. again is the flow stage once more, with other tie-break draws.
+func fill(w *results.Waterfall, s series, again []series) {
 	w.Levels, w.Steps = []results.Level{}, []results.Step{}
 	stages := Stages()
 	last := len(stages) - 1
-	keys := s.common(0, last)
+	keys := analysis.Common(s.all(0, last)...)
 	w.Requests = len(keys)
 	w.NotCompared -= w.Requests
 	if len(keys) == 0 {
@@ -110,21 +108,21 @@ func (s series) wide(step *results.Step, to int, packetKeys []analysis.Key, agai
 	var ok bool
 	switch stage := Stages()[to]; {
 	case flowOnly(stage):
-		e, ok = s.step(s.common(to-1, to), to-1, to)
+		e, ok = s.step(analysis.Common(s.all(to-1, to)...), to-1, to)
 	case stage == StageDecisions:
-		e, ok = s.againstLuck(packetKeys, to, again)
+		e, ok = s.againstRedraws(packetKeys, to, again)
 	}
 	if ok {
 		step.Wide, step.WideCI95 = &e.Value, e.CI95
 	}
 }
 
-// againstLuck is a stage minus the mean of runs that differ in nothing but luck. The
-// interval is where one more of those would lie in 95%: decisions outside it are
-// not what the flow world might have taken as well.
-func (s series) againstLuck(keys []analysis.Key, stage int, again []series) (analysis.Estimate, bool) {
+// againstRedraws is a stage minus the mean of runs that differ in nothing but tie-break
+// draws. The interval is where one more of those would lie in 95%: decisions outside
+// it are not what the flow world might have taken as well.
+func (s series) againstRedraws(keys []analysis.Key, stage int, again []series) (analysis.Estimate, bool) {
 	for _, a := range again {
-		keys = both(keys, a.common(0, 0))
+		keys = analysis.Within(keys, a.all(0, 0)...)
 	}
 	value, ok := s.level(keys, stage)
 	if !ok || len(again) < 2 || len(keys) == 0 {
@@ -139,24 +137,7 @@ func (s series) againstLuck(keys []analysis.Key, stage int, again []series) (ana
 		sum += value - levels[i] // not of levels: equal runs differ by 0 to the bit
 	}
 	n := float64(len(levels))
-	half, _ := results.HalfWidth(levels)
+	_, half := analysis.Mean(levels)
 	half *= math.Sqrt(n + 1)
 	return analysis.Estimate{Value: sum / n, CI95: &half, N: len(levels)}, true
-}
-
-// both lists what is in both of two sorted lists.
-func both(a, b []analysis.Key) []analysis.Key {
-	var out []analysis.Key
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch c := analysis.Compare(a[i], b[j]); {
-		case c == 0:
-			out = append(out, a[i])
-			i, j = i+1, j+1
-		case c < 0:
-			i++
-		default:
-			j++
-		}
-	}
-	return out
 }

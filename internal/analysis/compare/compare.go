@@ -103,22 +103,22 @@ func Compare(sources []*Source, o Options) (*Comparison, error) {
 	for _, s := range sources {
 		c.Sources = append(c.Sources, s.info())
 	}
-	strangers := differentRequests(sources)
+	different := differentRequests(sources)
 	for _, p := range policies {
 		for _, m := range metrics {
 			row := Row{Policy: p, Metric: m, Unit: "ms"}
-			row.fill(sides(sources, strangers, m, p))
+			row.fill(sides(sources, m, p), different)
 			c.Means = append(c.Means, row)
 		}
 	}
-	for _, pair := range results.Comparisons(policies, o.Baselines) {
+	for _, pair := range analysis.Comparisons(policies, o.Baselines) {
 		for _, m := range metrics {
 			row := Row{Policy: pair[0], Baseline: pair[1], Metric: m, Unit: "%"}
-			row.fill(sides(sources, strangers, m, pair[0], pair[1]))
+			row.fill(sides(sources, m, pair[0], pair[1]), different)
 			c.Gains = append(c.Gains, row)
 		}
 	}
-	c.Notes = notes(sources, policies, strangers, c)
+	c.Notes = notes(sources, policies, different, c)
 	return c, nil
 }
 
@@ -140,81 +140,77 @@ func shared(sources []*Source) []string {
 }
 
 // side is one source's part in a row: a policy's column, and a baseline's for a gain.
-type side struct {
-	columns   []analysis.Column
-	strangers map[analysis.Key]bool // requests that are not the same in all sources
-}
+type side []analysis.Column
 
-func sides(sources []*Source, strangers map[analysis.Key]bool, metric string, policies ...string) []side {
+func sides(sources []*Source, metric string, policies ...string) []side {
 	out := make([]side, len(sources))
 	for i, s := range sources {
-		out[i].strangers = strangers
 		for _, p := range policies {
-			out[i].columns = append(out[i].columns, s.columns[column{p, metric}])
+			out[i] = append(out[i], s.columns[column{p, metric}])
 		}
 	}
 	return out
 }
 
-func (s *side) keys() []analysis.Key { return analysis.Common(s.columns...) }
-
-func (s *side) gain() analysis.Gain {
-	return analysis.Gain{Policy: s.columns[0], Baseline: s.columns[1]}
-}
+func (s side) gain() analysis.Gain { return analysis.Gain{Policy: s[0], Baseline: s[1]} }
 
 // value is the side's figure over these requests. alone asks for the interval that
 // counts for a comparison with others.
-func (s *side) value(keys []analysis.Key, alone bool) (analysis.Estimate, bool) {
+func (s side) value(keys []analysis.Key, alone bool) (analysis.Estimate, error) {
+	var e analysis.Estimate
+	ok := true
 	switch {
 	case len(keys) == 0:
-		return analysis.Estimate{}, false
-	case len(s.columns) == 1:
-		return analysis.Mean(keys, s.columns[0]), true
+		return e, errors.New("has no completed request with this figure")
+	case len(s) == 1:
+		e = s[0].Estimate(keys)
 	case alone:
-		return s.gain().Alone(keys)
+		e, ok = s.gain().Alone(keys)
+	default:
+		e, ok = s.gain().Estimate(keys)
 	}
-	return s.gain().Estimate(keys)
+	if !ok {
+		return e, errors.New("has no gain: the baseline's mean is 0")
+	}
+	return e, nil
 }
 
 // minus is how far the side is from another on the same requests.
-func (s *side) minus(first *side, keys []analysis.Key) analysis.Estimate {
-	if len(s.columns) == 1 {
-		return analysis.Difference(keys, s.columns[0], first.columns[0])
+func (s side) minus(first side, keys []analysis.Key) analysis.Estimate {
+	if len(s) == 1 {
+		return analysis.Difference(keys, s[0], first[0])
 	}
 	e, _ := analysis.GainDifference(keys, s.gain(), first.gain())
 	return e
 }
 
-// fill compares the sides, over the requests that all have if there are any.
-func (r *Row) fill(all []side) {
+// fill compares the sides, over the requests that all have if there are any. different
+// are those that are not the same request in all sources.
+func (r *Row) fill(all []side, different map[analysis.Key]bool) {
 	r.Values, r.Gaps = []Value{}, []Value{}
-	var columns []analysis.Column
-	for i := range all {
-		columns = append(columns, all[i].columns...)
-	}
-	keys := slices.DeleteFunc(analysis.Common(columns...), func(k analysis.Key) bool { return all[0].strangers[k] })
+	keys := slices.DeleteFunc(analysis.Common(slices.Concat(all...)...), func(k analysis.Key) bool { return different[k] })
 	r.Paired = len(keys) > 0
-	estimates := make([]analysis.Estimate, len(all))
-	for i := range all {
+	var first analysis.Estimate
+	for i, s := range all {
 		own := keys
 		if !r.Paired {
-			own = all[i].keys()
+			own = analysis.Common(s...)
 		}
-		e, ok := all[i].value(own, !r.Paired)
-		if !ok {
-			r.Reason = fmt.Sprintf("source %s has no completed request with this figure", Letter(i))
+		e, err := s.value(own, !r.Paired)
+		if err != nil {
+			r.Reason = fmt.Sprintf("source %s %v", Letter(i), err)
 			r.Paired, r.Values, r.Gaps = false, []Value{}, []Value{}
 			return
 		}
-		estimates[i] = e
 		r.Values = append(r.Values, valueOf(e, len(own)))
-	}
-	for i := 1; i < len(all); i++ {
-		if r.Paired {
-			r.Gaps = append(r.Gaps, valueOf(all[i].minus(&all[0], keys), len(keys)))
-			continue
+		switch {
+		case i == 0:
+			first = e
+		case r.Paired:
+			r.Gaps = append(r.Gaps, valueOf(s.minus(all[0], keys), len(keys)))
+		default:
+			r.Gaps = append(r.Gaps, valueOf(analysis.Independent(e, first), min(r.Values[0].Requests, len(own))))
 		}
-		r.Gaps = append(r.Gaps, valueOf(analysis.Independent(estimates[i], estimates[0]), min(r.Values[0].Requests, r.Values[i].Requests)))
 	}
 }
 

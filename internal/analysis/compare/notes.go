@@ -34,7 +34,7 @@ func differentRequests(sources []*Source) map[analysis.Key]bool {
 }
 
 // notes says all that a reader of the figures must know.
-func notes(sources []*Source, policies []string, strangers map[analysis.Key]bool, c *Comparison) []string {
+func notes(sources []*Source, policies []string, different map[analysis.Key]bool, c *Comparison) []string {
 	out := []string{}
 	for i, s := range sources {
 		out = append(out, s.condition(Letter(i))...)
@@ -53,7 +53,7 @@ func notes(sources []*Source, policies []string, strangers map[analysis.Key]bool
 			out = append(out, fmt.Sprintf("%s: not in all of them, and so left out: %s", Letter(i), strings.Join(others, ", ")))
 		}
 	}
-	if n := len(strangers); n > 0 {
+	if n := len(different); n > 0 {
 		out = append(out, fmt.Sprintf("%d pairs of seed and request name another request in another source (arrival or prompt differ); they are not paired", n))
 	}
 	return append(out, pairing(sources, c)...)
@@ -136,7 +136,7 @@ func list(numbers []uint64) string {
 }
 
 // scenarioDiff lists the keys in which two resolved scenarios differ, with both values.
-// Seeds and policies are left out: they are told apart by themselves.
+// Seeds and policies are left out: they have notes of their own.
 func scenarioDiff(a, b *results.Run) []string {
 	const most = 8
 	x, y := flatten(a.Scenario), flatten(b.Scenario)
@@ -210,7 +210,7 @@ func pairing(sources []*Source, c *Comparison) []string {
 			continue
 		}
 		for j, s := range sources {
-			left[j] = max(left[j], len(s.columns[column{r.Policy, r.Metric}])-r.Values[j].Requests)
+			left[j] = max(left[j], len(s.columns[column{r.Policy, r.Metric}].Keys())-r.Values[j].Requests)
 		}
 	}
 	var out []string

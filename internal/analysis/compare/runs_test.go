@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -21,7 +22,7 @@ func folder(t *testing.T, scenario string, meta results.Meta, records []results.
 	for i := range records {
 		require.NoError(t, w.Append(&records[i]))
 	}
-	require.NoError(t, w.Finish(results.Summarize(records, meta)))
+	require.NoError(t, w.Finish(analysis.Summarize(records, meta)))
 	return dir
 }
 

@@ -18,7 +18,8 @@ type Source struct {
 	world    string
 	policies []string
 	seeds    []uint64
-	columns  map[column]analysis.Column
+	figures  map[column]map[analysis.Key]float64
+	columns  map[column]analysis.Column // the figures, once all are there
 	// prints tell whether two sources' request of one key is the same; none for a CSV file
 	prints    map[analysis.Key]fingerprint
 	requests  map[string]int // by policy
@@ -43,8 +44,8 @@ func Load(name string) (*Source, error) {
 	path, world := name, ""
 	info, err := os.Stat(path)
 	if err != nil {
-		if before, after, ok := cutLast(name, ":"); ok && knownWorld(after) {
-			path, world = before, after
+		if i := strings.LastIndex(name, ":"); i >= 0 && slices.Contains(worldNames, name[i+1:]) {
+			path, world = name[:i], name[i+1:]
 			info, err = os.Stat(path)
 		}
 	}
@@ -69,22 +70,12 @@ func Load(name string) (*Source, error) {
 	return s, nil
 }
 
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
-}
-
-func knownWorld(name string) bool { return slices.Contains(worldNames, name) }
-
 // worldNames are in the order in which one is chosen where none is named.
 var worldNames = []string{results.WorldPacket, results.WorldFlow, results.WorldReplay}
 
 func newSource(name string) *Source {
 	return &Source{
-		name: name, columns: map[column]analysis.Column{}, prints: map[analysis.Key]fingerprint{},
+		name: name, figures: map[column]map[analysis.Key]float64{}, columns: map[column]analysis.Column{}, prints: map[analysis.Key]fingerprint{},
 		requests: map[string]int{}, completed: map[string]int{},
 	}
 }
@@ -133,10 +124,10 @@ func (s *Source) add(policy string, key analysis.Key, status string, ttft, trans
 			continue
 		}
 		c := column{policy, metric}
-		if s.columns[c] == nil {
-			s.columns[c] = analysis.Column{}
+		if s.figures[c] == nil {
+			s.figures[c] = map[analysis.Key]float64{}
 		}
-		s.columns[c][key] = *v
+		s.figures[c][key] = *v
 	}
 }
 
@@ -148,12 +139,13 @@ func (s *Source) finish(given []string) {
 		}
 	}
 	seeds := map[uint64]bool{}
-	for _, c := range s.columns {
-		for k := range c {
+	for c, figures := range s.figures {
+		s.columns[c] = analysis.NewColumn(figures)
+		for k := range figures {
 			seeds[k.Seed] = true
 		}
 	}
-	s.seeds = slices.Sorted(maps.Keys(seeds))
+	s.figures, s.seeds = nil, slices.Sorted(maps.Keys(seeds))
 }
 
 // Label is the source's name with the world that was taken.

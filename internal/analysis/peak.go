@@ -1,23 +1,25 @@
-package results
+package analysis
 
 import (
 	"cmp"
 	"math"
 	"slices"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // peakTransfersInto is the most transfers that were under way into one decode
 // instance at once, over all seeds: what shows deciders that herd, on stale state or
 // on an equal view. Transfers that moved nothing, or were never completed, do not count; one
 // that starts in the nanosecond in which another ends does not meet it.
-func peakTransfersInto(records []*Record) int {
+func peakTransfersInto(records []*results.Record) int {
 	type target struct {
 		seed   uint64
 		decode string
 	}
 	changes := map[target][]edge{}
 	for _, r := range records {
-		from, to := r.transferInterval()
+		from, to := transferInterval(r)
 		if r.Decode == "" || r.PayloadBytes == 0 || to <= from {
 			continue
 		}
@@ -42,15 +44,8 @@ type edge struct {
 	by int
 }
 
-// TransferEndMS is when the last byte was there, since the trial's start. With overlap
-// transfer_ms is only what came after the prefill, so the end is taken from the parts
-// before it; explicit flows have no such parts.
-func (r *Record) TransferEndMS() float64 {
-	return max(r.TransferStartMS, r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS) + r.TransferMS
-}
-
 // transferInterval is when a transfer started and ended, in ns since the trial's start.
-func (r *Record) transferInterval() (from, to int64) {
+func transferInterval(r *results.Record) (from, to int64) {
 	if r.TransferMS <= 0 {
 		return 0, 0
 	}

@@ -1,8 +1,9 @@
-package results_test
+package analysis_test
 
 import (
 	"fmt"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -18,7 +19,7 @@ func ExampleSummarize() {
 	failed := record("netkv-full", 1, 0)
 	failed.Status, failed.Reason, failed.TTFTMS = results.Failed, "timeout", nil
 
-	s := results.Summarize([]results.Record{
+	s := analysis.Summarize([]results.Record{
 		record("rr", 0, 100), record("rr", 1, 900), record("netkv-full", 0, 80), failed,
 	}, results.Meta{Policies: []string{"rr", "netkv-full"}, Fidelity: results.Fidelity{Verdict: results.VerdictGood}})
 

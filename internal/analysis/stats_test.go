@@ -1,4 +1,4 @@
-package results
+package analysis
 
 import (
 	"math"
@@ -33,10 +33,10 @@ func TestPercentileInterpolates(t *testing.T) {
 func TestIntervalOverSeedMeans(t *testing.T) {
 	t.Parallel()
 	// Means 1, 2, 3: s = 1, t(0.975, 2) = 4.30265 (any table), so 4.30265 / sqrt 3.
-	s := describe([]seedValues{{0, 2}, {2}, {3, 3, 3}})
+	s := describe(values([]float64{0, 2}, []float64{2}, []float64{3, 3, 3}))
 	require.NotNil(t, s.CI95)
 	assert.InDelta(t, 4.302652729911275/math.Sqrt(3), *s.CI95, 1e-9)
-	assert.Equal(t, methodSeeds, s.CIMethod)
+	assert.Equal(t, MethodSeeds, s.CIMethod)
 	assert.Equal(t, 3, s.CIN)
 	assert.Equal(t, 6, s.N)
 	assert.InDelta(t, 13.0/6, s.Mean, 1e-12)
@@ -44,37 +44,62 @@ func TestIntervalOverSeedMeans(t *testing.T) {
 
 func TestIntervalOfOneSeedRestsOnBatches(t *testing.T) {
 	t.Parallel()
-	values := make(seedValues, 25)
-	for i := range values {
-		values[i] = float64(i)
+	v := make([]float64, 25)
+	for i := range v {
+		v[i] = float64(i)
 	}
-	s := describe([]seedValues{values})
+	s := describe(values(v))
 	require.NotNil(t, s.CI95)
-	assert.Equal(t, methodBatches, s.CIMethod)
-	assert.Equal(t, batches, s.CIN)
+	assert.Equal(t, MethodBatches, s.CIMethod)
+	assert.Equal(t, Batches, s.CIN)
 
-	few := describe([]seedValues{values[:19]})
+	few := describe(values(v[:19]))
 	assert.Nil(t, few.CI95, "19 values make no ten batches of two")
 	assert.Empty(t, few.CIMethod)
 }
 
 func TestNoValueHasNoStatistics(t *testing.T) {
 	t.Parallel()
-	assert.Nil(t, describe(nil))
-	assert.Nil(t, describe([]seedValues{{}, {}}))
+	assert.Nil(t, describe(Column{}))
+}
+
+// values makes a column of the values of seeds 1, 2 and so on.
+func values(seeds ...[]float64) Column {
+	figures := map[Key]float64{}
+	for i, v := range seeds {
+		for id := range v {
+			figures[Key{uint64(i + 1), id}] = v[id]
+		}
+	}
+	return NewColumn(figures)
 }
 
 func TestBatchesCoverEveryValueOnce(t *testing.T) {
 	t.Parallel()
 	for n := range 200 {
+		runs, method := cut(values(make([]float64, n), make([]float64, 3)).Keys(), 10)
+		require.Equal(t, MethodBatches, method)
 		at := 0
-		for _, b := range splitBatches(n) {
-			require.Equal(t, at, b[0])
-			require.GreaterOrEqual(t, b[1]-b[0], 2)
-			at = b[1]
+		for _, r := range runs {
+			require.Equal(t, at, r.from)
+			require.Greater(t, r.to, r.from)
+			at = r.to
 		}
-		if n >= 2*batches {
-			require.Equal(t, n, at)
-		}
+		require.Equal(t, n+3, at)
+		require.Equal(t, n >= 2*Batches, len(runs) == Batches+1, "%d values", n)
 	}
+}
+
+func TestMeanAndItsInterval(t *testing.T) {
+	t.Parallel()
+	mean, ci := Mean([]float64{1, 2, 3, math.NaN()})
+	assert.InDelta(t, 2, mean, 1e-12)
+	assert.InDelta(t, 4.303/math.Sqrt(3), ci, 1e-3, "t(0.975, 2) x s / sqrt(3)")
+	mean, ci = Mean([]float64{5})
+	assert.InDelta(t, 5, mean, 0)
+	assert.True(t, math.IsNaN(ci))
+	mean, ci = Mean(nil)
+	assert.True(t, math.IsNaN(mean))
+	assert.True(t, math.IsNaN(ci))
+	assert.InDelta(t, -20, Change(80, 100), 1e-12)
 }

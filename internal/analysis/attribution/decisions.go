@@ -9,22 +9,22 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// script is a policy that repeats the decisions of another run. Requests that have
+// repeated is a policy that repeats the decisions of another run. Requests that have
 // none there are left to the policy in whose place it stands.
-type script struct {
+type repeated struct {
 	plan   *fabric.Plan
 	own    scheduler.Policy
 	choice map[uint64]int // decode instance by the request's tie-break draw
 }
 
-// newScript reads the decisions out of one trial's records. A request is known by its
+// newRepeated reads the decisions out of one trial's records. A request is known by its
 // own draw, the one thing in a decision's input that is its alone.
-func newScript(plan *fabric.Plan, own scheduler.Policy, requests []workload.Request, records []results.Record) *script {
+func newRepeated(plan *fabric.Plan, own scheduler.Policy, requests []workload.Request, records []results.Record) *repeated {
 	index := make(map[string]int, len(plan.Decode))
 	for i, id := range plan.Decode {
 		index[plan.Nodes[id].Name] = i
 	}
-	s := &script{plan: plan, own: own, choice: make(map[uint64]int, len(records))}
+	s := &repeated{plan: plan, own: own, choice: make(map[uint64]int, len(records))}
 	for i := range records {
 		r := &records[i]
 		d, ok := index[r.Decode]
@@ -36,41 +36,41 @@ func newScript(plan *fabric.Plan, own scheduler.Policy, requests []workload.Requ
 }
 
 // Name implements scheduler.Policy.
-func (s *script) Name() string { return s.own.Name() }
+func (s *repeated) Name() string { return s.own.Name() }
 
 // Pick implements scheduler.Policy. Where nobody is feasible nobody is chosen, as in
-// any run; a chosen one without room refuses the reservation, and the request waits.
-func (s *script) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
-	d, ok := s.own.Pick(r, st) // also where it is overruled: it may count its turns
+// any run; an instance without room refuses the reservation, and the request waits.
+func (s *repeated) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
+	d, ok := s.own.Pick(r, st) // also where its choice is not taken: it may count its decisions
 	if !ok {
 		return d, false
 	}
-	told, known := s.choice[r.TieBreak]
-	if !known || told == d.Decode {
+	chosen, known := s.choice[r.TieBreak]
+	if !known || chosen == d.Decode {
 		return d, true
 	}
-	if !st.Alive(told) {
+	if !st.Alive(chosen) {
 		return scheduler.Decision{}, false
 	}
 	return scheduler.Decision{
-		Decode: told, Tier: s.plan.Tier(s.plan.Prefill[r.Prefill], s.plan.Decode[told]), HitTokens: st.HitTokens(r, told),
+		Decode: chosen, Tier: s.plan.Tier(s.plan.Prefill[r.Prefill], s.plan.Decode[chosen]), HitTokens: st.HitTokens(r, chosen),
 	}, true
 }
 
-// otherLuck is a policy with other tie-break draws than the requests' own: where it breaks
+// otherDraws is a policy with other tie-break draws than the requests' own: where it breaks
 // ties, and everywhere that follows from the first one, it decides otherwise and as
 // well. The prefill instance, which is chosen by the same draw, stays what it was.
-type otherLuck struct {
+type otherDraws struct {
 	own  scheduler.Policy
 	salt uint64
 }
 
 // Name implements scheduler.Policy.
-func (l *otherLuck) Name() string { return l.own.Name() }
+func (o *otherDraws) Name() string { return o.own.Name() }
 
 // Pick implements scheduler.Policy.
-func (l *otherLuck) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
+func (o *otherDraws) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
 	other := *r
-	other.TieBreak = rand.NewPCG(r.TieBreak, l.salt).Uint64()
-	return l.own.Pick(&other, st)
+	other.TieBreak = rand.NewPCG(r.TieBreak, o.salt).Uint64()
+	return o.own.Pick(&other, st)
 }

@@ -1,4 +1,4 @@
-package results
+package analysis
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // row is a line of requests.jsonl as a stranger reads it: this file shares no
@@ -47,7 +49,7 @@ func average(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-func interval(means []float64) float64 {
+func tInterval(means []float64) float64 {
 	m, sq := average(means), 0.0
 	for _, v := range means {
 		sq += (v - m) * (v - m)
@@ -84,7 +86,7 @@ func figureOf(rows []row, value func(row) (float64, bool)) map[string]float64 {
 		means = append(means, average(v))
 	}
 	return map[string]float64{
-		"n": float64(len(all)), "mean": average(all), "ci95": interval(means), "ci95_n": float64(len(means)),
+		"n": float64(len(all)), "mean": average(all), "ci95": tInterval(means), "ci95_n": float64(len(means)),
 		"p50": numpyPercentile(all, 50), "p90": numpyPercentile(all, 90), "p99": numpyPercentile(all, 99),
 		"max": all[len(all)-1], "min": all[0],
 	}
@@ -101,11 +103,17 @@ func metSLO(r row) bool {
 func TestEveryFigureCanBeRecomputedFromTheRows(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
-	writeRun(t, dir, madeRun(40), testMeta())
-	rows := readRows(t, filepath.Join(dir, RequestsFile))
+	w, err := results.Create(dir)
+	require.NoError(t, err)
+	records := madeRun(40)
+	for i := range records {
+		require.NoError(t, w.Append(&records[i]))
+	}
+	require.NoError(t, w.Finish(Summarize(records, testMeta())))
+	rows := readRows(t, filepath.Join(dir, results.RequestsFile))
 	require.Len(t, rows, 3*4*3*40)
 
-	data, err := os.ReadFile(filepath.Join(dir, SummaryFile))
+	data, err := os.ReadFile(filepath.Join(dir, results.SummaryFile))
 	require.NoError(t, err)
 	var sum struct {
 		Worlds map[string]map[string]map[string]any `json:"worlds"`
@@ -256,5 +264,5 @@ func gainOf(policy, baseline []row, metric string) (pct, ci float64, ok bool) {
 	if total[2] == 0 {
 		return 0, 0, false
 	}
-	return effect(total), interval(parts), true
+	return effect(total), tInterval(parts), true
 }
