@@ -23,10 +23,10 @@
 // delta method): each request's share in its error is what enters the batches.
 // Three seeds alone have a t of 4.3, and would hide effects that their hundreds of
 // pairs show. The figures of a Summary, and those that are compared with other
-// requests, rest on the seeds' means from two seeds on.
+// requests, rest on the seeds' own means from two seeds on.
 //
 // Plain data: nothing here is changed after it was made, so all is safe for
-// concurrent reading. Start at Summarize, and at Common, Difference and Gain.
+// concurrent reading. Start at Summarize, and at Figure.
 package analysis
 
 import (
@@ -91,8 +91,8 @@ func Within(keys []Key, columns ...Column) []Key {
 	return out
 }
 
-// at gives the values of sorted keys, all of which the column must have.
-func (c Column) at(keys []Key) []float64 {
+// At gives the values of sorted keys, all of which the column must have.
+func (c Column) At(keys []Key) []float64 {
 	out := make([]float64, len(keys))
 	next := 0
 	for i, k := range keys {
@@ -103,24 +103,4 @@ func (c Column) at(keys []Key) []float64 {
 		next++
 	}
 	return out
-}
-
-// Mean is the mean over these requests, all of which the column must have; NaN for none.
-func (c Column) Mean(keys []Key) float64 { return mean(c.at(keys)) }
-
-// Estimate is Mean with an interval for a comparison with other requests, so that what
-// is random in a seed counts: from two seeds on it rests on the seeds' means.
-func (c Column) Estimate(keys []Key) Estimate {
-	values := c.at(keys)
-	return estimate(mean(values), keys, values, seedsAlone)
-}
-
-// Difference is the mean of b minus the mean of a over requests that both have.
-func Difference(keys []Key, b, a Column) Estimate {
-	x, y := b.at(keys), a.at(keys)
-	value := mean(x) - mean(y)
-	for i := range x {
-		x[i] -= y[i]
-	}
-	return estimate(value, keys, x, SeedsEnough)
 }

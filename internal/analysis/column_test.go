@@ -10,6 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func ms(c Column) Figure { return Figure{Unit: MS, Policy: c} }
+
+func gain(policy, baseline Column) Figure {
+	return Figure{Unit: Percent, Policy: policy, Baseline: baseline}
+}
+
+func difference(keys []Key, b, a Column) Estimate {
+	e, _ := ms(b).Minus(ms(a), keys)
+	return e
+}
+
 // column makes up n requests of each seed around a mean.
 func column(rng *rand.Rand, seeds, n int, mean, noise float64) Column {
 	c := map[Key]float64{}
@@ -36,11 +47,11 @@ func TestColumnComparedWithItselfDiffersByNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	c, d := column(rng, 3, 40, 800, 300), column(rng, 3, 40, 600, 300)
 	keys := Common(c, d)
-	e := Difference(keys, c, c)
+	e := difference(keys, c, c)
 	assert.Zero(t, e.Value)
 	require.NotNil(t, e.CI95)
 	assert.Zero(t, *e.CI95)
-	g, ok := GainDifference(keys, Gain{Policy: d, Baseline: c}, Gain{Policy: d, Baseline: c})
+	g, ok := gain(d, c).Minus(gain(d, c), keys)
 	require.True(t, ok)
 	assert.Zero(t, g.Value)
 	assert.Zero(t, *g.CI95)
@@ -57,25 +68,40 @@ func TestStepsAddUp(t *testing.T) {
 		keys := Common(append(p, b...)...)
 		var means, gains float64
 		for i := range 4 {
-			means += Difference(keys, p[i+1], p[i]).Value
-			e, _ := GainDifference(keys, Gain{Policy: p[i+1], Baseline: b[i+1]}, Gain{Policy: p[i], Baseline: b[i]})
+			means += difference(keys, p[i+1], p[i]).Value
+			e, _ := gain(p[i+1], b[i+1]).Minus(gain(p[i], b[i]), keys)
 			gains += e.Value
 		}
-		assert.InDelta(t, Difference(keys, p[4], p[0]).Value, means, 1e-9)
-		whole, _ := GainDifference(keys, Gain{Policy: p[4], Baseline: b[4]}, Gain{Policy: p[0], Baseline: b[0]})
+		assert.InDelta(t, difference(keys, p[4], p[0]).Value, means, 1e-9)
+		whole, _ := gain(p[4], b[4]).Minus(gain(p[0], b[0]), keys)
 		assert.InDelta(t, whole.Value, gains, 1e-9)
 	}
 }
 
-// The two requests-a-side case by hand: a gain from 10 + 30 to 5 + 25 is -25%.
+// The two requests-a-side case by hand: a gain from 10 + 30 to 5 + 25 is -25%, or -5 units.
 func TestGainIsTheRatioOfMeans(t *testing.T) {
 	t.Parallel()
-	g := Gain{Policy: NewColumn(map[Key]float64{{1, 0}: 5, {1, 1}: 25}), Baseline: NewColumn(map[Key]float64{{1, 0}: 10, {1, 1}: 30})}
-	v, ok := g.Percent(Common(g.Policy, g.Baseline))
+	keys := []Key{{1, 0}, {1, 1}}
+	of := func(first, second float64) Column { return NewColumn(map[Key]float64{keys[0]: first, keys[1]: second}) }
+	g := gain(of(5, 25), of(10, 30))
+	v, ok := g.Value(Requests(g))
 	require.True(t, ok)
 	assert.InDelta(t, -25, v, 1e-12)
-	_, ok = Gain{Policy: g.Policy, Baseline: NewColumn(map[Key]float64{{1, 0}: 0, {1, 1}: 0})}.Percent([]Key{{1, 0}, {1, 1}})
+	g.Unit = Points
+	v, ok = g.Value(keys)
+	require.True(t, ok)
+	assert.InDelta(t, -500, v, 1e-12)
+	_, ok = gain(of(5, 25), of(0, 0)).Value(keys)
 	assert.False(t, ok, "no gain over nothing")
+	_, ok = gain(of(5, 25), of(0, 0)).Estimate(keys)
+	assert.False(t, ok)
+	_, ok = ms(of(5, 25)).Value(nil)
+	assert.False(t, ok, "nothing has no mean")
+	_, ok = gain(of(5, 25), of(0, 0)).Minus(g, keys)
+	assert.False(t, ok)
+	_, ok = g.Minus(gain(of(5, 25), of(0, 0)), keys)
+	assert.False(t, ok)
+	assert.Equal(t, []Unit{MS, Points, Points}, []Unit{MS.OfDifference(), Percent.OfDifference(), Points.OfDifference()})
 }
 
 func TestIntervalRestsOn(t *testing.T) {
@@ -95,11 +121,16 @@ func TestIntervalRestsOn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, d := column(rng, tt.seeds, tt.n, 1, 1), column(rng, tt.seeds, tt.n, 1, 1)
-			e := Difference(Common(c, d), c, d)
+			e := difference(Common(c, d), c, d)
 			assert.Equal(t, tt.method, e.Method)
 			assert.Equal(t, tt.means, e.N)
 			assert.Equal(t, tt.means > 0, e.CI95 != nil)
-			assert.Equal(t, tt.alone, c.Estimate(c.Keys()).N, "compared with other requests, the seeds' own luck counts")
+			own, ok := ms(c).Estimate(c.Keys())
+			require.True(t, ok)
+			assert.Equal(t, tt.alone, own.N, "compared with other requests, what is random in a seed counts")
+			alone, ok := gain(c, d).Alone(Common(c, d))
+			require.True(t, ok)
+			assert.Equal(t, tt.alone, alone.N)
 		})
 	}
 }
@@ -120,11 +151,11 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 			p2.values[i] += p.values[i]
 		}
 		keys := Common(b, p)
-		e, _ := Gain{Policy: p, Baseline: b}.Estimate(keys)
+		e, _ := gain(p, b).Estimate(keys)
 		if math.Abs(e.Value+100./3) <= *e.CI95 {
 			gains++
 		}
-		if e, _ = GainDifference(keys, Gain{Policy: p2, Baseline: b2}, Gain{Policy: p, Baseline: b}); math.Abs(e.Value) <= *e.CI95 {
+		if e, _ = gain(p2, b2).Minus(gain(p, b), keys); math.Abs(e.Value) <= *e.CI95 {
 			gaps++
 		}
 	}
@@ -141,12 +172,13 @@ func TestIndependentAddsSquares(t *testing.T) {
 	assert.Nil(t, Independent(Estimate{Value: 10}, e).CI95)
 }
 
-func ExampleGain() {
-	g := Gain{
+func ExampleFigure() {
+	gain := Figure{
+		Unit:     Percent,
 		Policy:   NewColumn(map[Key]float64{{Seed: 1, ID: 0}: 400, {Seed: 1, ID: 1}: 800}),
 		Baseline: NewColumn(map[Key]float64{{Seed: 1, ID: 0}: 500, {Seed: 1, ID: 1}: 1000}),
 	}
-	percent, _ := g.Percent(Common(g.Policy, g.Baseline))
-	fmt.Printf("%.0f%%\n", percent)
+	percent, _ := gain.Value(Requests(gain))
+	fmt.Printf("%.0f%s\n", percent, gain.Unit)
 	// Output: -20%
 }

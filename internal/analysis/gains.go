@@ -24,15 +24,16 @@ func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, me
 	gains := []results.Gain{}
 	for _, c := range Comparisons(s.Policies, meta.Baselines) {
 		for _, m := range metrics {
-			g := results.Gain{Policy: c[0], Baseline: c[1], Metric: m, Unit: "%", Worlds: map[string]results.GainBasis{}}
+			unit := Percent
 			if m == results.MetricSLO {
-				g.Unit = "pp"
+				unit = Points
 			}
+			g := results.Gain{Policy: c[0], Baseline: c[1], Metric: m, Unit: string(unit), Worlds: map[string]results.GainBasis{}}
 			effects := map[string]*effect{}
 			for w := range s.Worlds {
 				policy, baseline := groupKey{w, c[0]}, groupKey{w, c[1]}
-				gain := Gain{columns[policy][m], columns[baseline][m], m == results.MetricSLO}
-				e := gain.effect(Common(gain.Policy, gain.Baseline))
+				gain := Figure{unit, columns[policy][m], columns[baseline][m]}
+				e := gain.effect(Requests(gain))
 				effects[w] = e
 				g.Worlds[w] = results.GainBasis{
 					Pairs: len(e.keys), PolicyNotCompleted: notCompleted(byGroup[policy]), BaselineNotCompleted: notCompleted(byGroup[baseline]),
@@ -90,24 +91,24 @@ func Comparisons(policies, baselines []string) [][2]string {
 // effect is a gain over some requests with the seeds' own gains.
 type effect struct {
 	Estimate
-	gain    Gain
+	gain    Figure
 	keys    []Key
 	defined bool
 	bySeed  Column // as the figure of each seed's request 0; of seeds whose own gain is defined
 }
 
 // effect computes the gain. Its interval rests on the seeds' own gains, of one seed on its batches.
-func (g Gain) effect(keys []Key) *effect {
-	e := &effect{gain: g, keys: keys}
-	if e.Value, e.defined = g.Percent(keys); !e.defined {
+func (f Figure) effect(keys []Key) *effect {
+	e := &effect{gain: f, keys: keys}
+	if e.Value, e.defined = f.Value(keys); !e.defined {
 		return e
 	}
-	all := g.on(keys)
+	all := f.on(keys)
 	for _, r := range seedRuns(keys) {
 		p := all.part(r)
 		if base := p.base(); base != 0 {
 			e.bySeed.keys = append(e.bySeed.keys, Key{Seed: keys[r.from].Seed})
-			e.bySeed.values = append(e.bySeed.values, p.change(base))
+			e.bySeed.values = append(e.bySeed.values, p.value(base))
 		}
 	}
 	parts := e.bySeed.values
@@ -115,7 +116,7 @@ func (g Gain) effect(keys []Key) *effect {
 	if method == MethodBatches {
 		parts = nil
 		for _, r := range runs {
-			parts = append(parts, all.part(r).change(all.base()))
+			parts = append(parts, all.part(r).value(all.base()))
 		}
 	}
 	e.Estimate = interval(e.Value, parts, method)
@@ -137,7 +138,7 @@ func (e *effect) reason(metric string) string {
 		return ""
 	case len(e.keys) > 0:
 		return fmt.Sprintf("the baseline's mean %s is 0", metric)
-	case e.gain.Points:
+	case e.gain.Unit == Points:
 		return "no request was judged under both policies"
 	}
 	return "no request completed under both policies"
@@ -188,5 +189,9 @@ func gapInterval(packet, flow Column) *float64 {
 	if !slices.Equal(packet.keys, flow.keys) {
 		return nil
 	}
-	return Difference(packet.keys, packet, flow).CI95
+	gaps := slices.Clone(packet.values)
+	for i, gain := range flow.values {
+		gaps[i] -= gain
+	}
+	return interval(0, gaps, MethodSeeds).CI95
 }

@@ -106,7 +106,7 @@ func describe(c Column) *results.Stats {
 	if len(c.keys) == 0 {
 		return nil
 	}
-	e := c.Estimate(c.keys)
+	e := estimate(mean(c.values), c.keys, c.values, seedsAlone)
 	sorted := slices.Sorted(slices.Values(c.values))
 	return &results.Stats{
 		N: len(sorted), Mean: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N,

@@ -120,8 +120,8 @@ func TestOnlyTheSameSeedAndRequestMakeAPair(t *testing.T) {
 	p, b := columnOf(policy, transfer), columnOf(baseline, transfer)
 	keys := Common(p, b)
 	assert.Equal(t, []Key{{3, 0}, {3, 2}}, keys)
-	assert.Equal(t, []float64{30, 32}, p.at(keys))
-	assert.Equal(t, []float64{30, 32}, b.at(keys))
+	assert.Equal(t, []float64{30, 32}, p.At(keys))
+	assert.Equal(t, []float64{30, 32}, b.At(keys))
 }
 
 func TestGainOfEqualPoliciesIsZero(t *testing.T) {

@@ -66,20 +66,16 @@ func (t *Table) columns() columns {
 	return out
 }
 
-// series is what a waterfall follows through the stages: a policy's mean, or its gain
-// over a baseline.
-type series struct{ columns, baseline []analysis.Column }
-
-// chain follows a policy, and its baseline if one is named, through stages.
-func (c columns) chain(stages []Stage, metric string, policies ...string) series {
-	var s series
-	for _, stage := range stages {
-		s.columns = append(s.columns, c[cell{stage, policies[0], metric}])
+// chain follows a policy's mean, or its gain if a baseline is named, through stages.
+func (c columns) chain(stages []Stage, metric string, policies ...string) []analysis.Figure {
+	out := make([]analysis.Figure, len(stages))
+	for i, stage := range stages {
+		out[i] = analysis.Figure{Unit: analysis.MS, Policy: c[cell{stage, policies[0], metric}]}
 		if len(policies) > 1 {
-			s.baseline = append(s.baseline, c[cell{stage, policies[1], metric}])
+			out[i].Unit, out[i].Baseline = analysis.Percent, c[cell{stage, policies[1], metric}]
 		}
 	}
-	return s
+	return out
 }
 
 // stageAgain names one of the runs with other tie-break draws.
@@ -87,14 +83,14 @@ func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 
 // again gives the same in the runs with other tie-break draws. It ends with the first
 // that was not made.
-func (c columns) again(metric string, policies ...string) []series {
-	var out []series
+func (c columns) again(metric string, policies ...string) []analysis.Figure {
+	var made []Stage
 	for k := range redraws {
-		s := c.chain([]Stage{stageAgain(k)}, metric, policies...)
-		if slices.ContainsFunc(s.all(0, 0), func(c analysis.Column) bool { return len(c.Keys()) == 0 }) {
+		stage := stageAgain(k)
+		if slices.ContainsFunc(policies, func(p string) bool { return len(c[cell{stage, p, metric}].Keys()) == 0 }) {
 			break
 		}
-		out = append(out, s)
+		made = append(made, stage)
 	}
-	return out
+	return c.chain(made, metric, policies...)
 }

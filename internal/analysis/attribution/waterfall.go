@@ -2,7 +2,6 @@ package attribution
 
 import (
 	"math"
-	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -18,7 +17,7 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	c := t.columns()
 	for _, p := range policies {
 		for _, m := range metrics {
-			w := results.Waterfall{Policy: p, Metric: m, Unit: "ms", NotCompared: t.packet[p]}
+			w := results.Waterfall{Policy: p, Metric: m, NotCompared: t.packet[p]}
 			fill(&w, c.chain(Stages(), m, p), c.again(m, p))
 			means = append(means, w)
 		}
@@ -26,7 +25,7 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	for _, pair := range comparisons {
 		p, b := pair[0], pair[1]
 		for _, m := range metrics {
-			w := results.Waterfall{Policy: p, Baseline: b, Metric: m, Unit: "pp", NotCompared: min(t.packet[p], t.packet[b])}
+			w := results.Waterfall{Policy: p, Baseline: b, Metric: m, NotCompared: min(t.packet[p], t.packet[b])}
 			fill(&w, c.chain(Stages(), m, p, b), c.again(m, p, b))
 			gains = append(gains, w)
 		}
@@ -34,40 +33,14 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	return means, gains
 }
 
-// all lists the columns of the stages from and to and all between them.
-func (s series) all(from, to int) []analysis.Column {
-	if s.baseline == nil {
-		return s.columns[from : to+1]
-	}
-	return slices.Concat(s.columns[from:to+1], s.baseline[from:to+1])
-}
-
-func (s series) gain(stage int) analysis.Gain {
-	return analysis.Gain{Policy: s.columns[stage], Baseline: s.baseline[stage]}
-}
-
-// level is the value of a stage.
-func (s series) level(keys []analysis.Key, stage int) (float64, bool) {
-	if s.baseline == nil {
-		return s.columns[stage].Mean(keys), true
-	}
-	return s.gain(stage).Percent(keys)
-}
-
-// step is the difference between two stages on the same requests.
-func (s series) step(keys []analysis.Key, from, to int) (analysis.Estimate, bool) {
-	if s.baseline == nil {
-		return analysis.Difference(keys, s.columns[to], s.columns[from]), true
-	}
-	return analysis.GainDifference(keys, s.gain(to), s.gain(from))
-}
-
-// fill computes a waterfall. again is the flow stage once more, with other tie-break draws.
-func fill(w *results.Waterfall, s series, again []series) {
+// fill computes a waterfall of a figure in each stage. again is the flow stage once
+// more, with other tie-break draws.
+func fill(w *results.Waterfall, chain, again []analysis.Figure) {
 	w.Levels, w.Steps = []results.Level{}, []results.Step{}
 	stages := Stages()
 	last := len(stages) - 1
-	keys := analysis.Common(s.all(0, last)...)
+	w.Unit = string(chain[0].Unit.OfDifference())
+	keys := analysis.Requests(chain...)
 	w.Requests = len(keys)
 	w.NotCompared -= w.Requests
 	if len(keys) == 0 {
@@ -75,7 +48,7 @@ func fill(w *results.Waterfall, s series, again []series) {
 		return
 	}
 	for i, stage := range stages {
-		value, ok := s.level(keys, i)
+		value, ok := chain[i].Value(keys)
 		if !ok {
 			w.Reason = "the baseline's mean is 0 in stage " + string(stage)
 			w.Levels, w.Steps = []results.Level{}, []results.Step{}
@@ -85,16 +58,26 @@ func fill(w *results.Waterfall, s series, again []series) {
 		if i == 0 {
 			continue
 		}
-		e, _ := s.step(keys, i-1, i) // both levels are defined
+		e, _ := chain[i].Minus(chain[i-1], keys) // both levels are defined
 		step := results.Step{
 			Name: stepName[stage], From: string(stages[i-1]), To: string(stage),
 			Value: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N,
 		}
-		s.wide(&step, i, keys, again)
+		switch {
+		case flowOnly(stage):
+			e, ok = chain[i].Minus(chain[i-1], analysis.Requests(chain[i-1], chain[i]))
+		case stage == StageDecisions:
+			e, ok = againstRedraws(keys, chain[i], again)
+		default:
+			ok = false
+		}
+		if ok {
+			step.Wide, step.WideCI95 = &e.Value, e.CI95
+		}
 		w.Steps = append(w.Steps, step)
 	}
-	whole, _ := s.step(keys, 0, last)
-	gap, _ := s.step(keys, flowStage, last)
+	whole, _ := chain[last].Minus(chain[0], keys)
+	gap, _ := chain[last].Minus(chain[flowStage], keys)
 	w.Whole, w.WholeCI95 = &whole.Value, whole.CI95
 	w.Gap, w.GapCI95 = &gap.Value, gap.CI95
 }
@@ -102,36 +85,19 @@ func fill(w *results.Waterfall, s series, again []series) {
 // flowStage is where StageFlow stands in the chain.
 const flowStage = 3
 
-// wide adds what more runs of the flow world say about a step.
-func (s series) wide(step *results.Step, to int, packetKeys []analysis.Key, again []series) {
-	var e analysis.Estimate
-	var ok bool
-	switch stage := Stages()[to]; {
-	case flowOnly(stage):
-		e, ok = s.step(analysis.Common(s.all(to-1, to)...), to-1, to)
-	case stage == StageDecisions:
-		e, ok = s.againstRedraws(packetKeys, to, again)
-	}
-	if ok {
-		step.Wide, step.WideCI95 = &e.Value, e.CI95
-	}
-}
-
 // againstRedraws is a stage minus the mean of runs that differ in nothing but tie-break
 // draws. The interval is where one more of those would lie in 95%: decisions outside
 // it are not what the flow world might have taken as well.
-func (s series) againstRedraws(keys []analysis.Key, stage int, again []series) (analysis.Estimate, bool) {
-	for _, a := range again {
-		keys = analysis.Within(keys, a.all(0, 0)...)
-	}
-	value, ok := s.level(keys, stage)
-	if !ok || len(again) < 2 || len(keys) == 0 {
+func againstRedraws(keys []analysis.Key, stage analysis.Figure, again []analysis.Figure) (analysis.Estimate, bool) {
+	keys = analysis.Requests(append([]analysis.Figure{stage}, again...)...)
+	value, ok := stage.Value(keys)
+	if !ok || len(again) < 2 {
 		return analysis.Estimate{}, false
 	}
 	levels := make([]float64, len(again))
 	sum := 0.0
 	for i, a := range again {
-		if levels[i], ok = a.level(keys, 0); !ok {
+		if levels[i], ok = a.Value(keys); !ok {
 			return analysis.Estimate{}, false
 		}
 		sum += value - levels[i] // not of levels: equal runs differ by 0 to the bit

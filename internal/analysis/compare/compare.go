@@ -106,16 +106,12 @@ func Compare(sources []*Source, o Options) (*Comparison, error) {
 	different := differentRequests(sources)
 	for _, p := range policies {
 		for _, m := range metrics {
-			row := Row{Policy: p, Metric: m, Unit: "ms"}
-			row.fill(sides(sources, m, p), different)
-			c.Means = append(c.Means, row)
+			c.Means = append(c.Means, newRow(sources, different, m, p, ""))
 		}
 	}
 	for _, pair := range analysis.Comparisons(policies, o.Baselines) {
 		for _, m := range metrics {
-			row := Row{Policy: pair[0], Baseline: pair[1], Metric: m, Unit: "%"}
-			row.fill(sides(sources, m, pair[0], pair[1]), different)
-			c.Gains = append(c.Gains, row)
+			c.Gains = append(c.Gains, newRow(sources, different, m, pair[0], pair[1]))
 		}
 	}
 	c.Notes = notes(sources, policies, different, c)
@@ -139,79 +135,55 @@ func shared(sources []*Source) []string {
 	return out
 }
 
-// side is one source's part in a row: a policy's column, and a baseline's for a gain.
-type side []analysis.Column
-
-func sides(sources []*Source, metric string, policies ...string) []side {
-	out := make([]side, len(sources))
+// figures are the sources' parts in a row: a policy's mean, or its gain over a baseline.
+func figures(sources []*Source, metric, policy, baseline string) []analysis.Figure {
+	out := make([]analysis.Figure, len(sources))
 	for i, s := range sources {
-		for _, p := range policies {
-			out[i] = append(out[i], s.columns[column{p, metric}])
+		out[i] = analysis.Figure{Unit: analysis.MS, Policy: s.columns[column{policy, metric}]}
+		if baseline != "" {
+			out[i].Unit, out[i].Baseline = analysis.Percent, s.columns[column{baseline, metric}]
 		}
 	}
 	return out
 }
 
-func (s side) gain() analysis.Gain { return analysis.Gain{Policy: s[0], Baseline: s[1]} }
-
-// value is the side's figure over these requests. alone asks for the interval that
-// counts for a comparison with others.
-func (s side) value(keys []analysis.Key, alone bool) (analysis.Estimate, error) {
-	var e analysis.Estimate
-	ok := true
-	switch {
-	case len(keys) == 0:
-		return e, errors.New("has no completed request with this figure")
-	case len(s) == 1:
-		e = s[0].Estimate(keys)
-	case alone:
-		e, ok = s.gain().Alone(keys)
-	default:
-		e, ok = s.gain().Estimate(keys)
+// newRow compares a figure, over the requests that all sources have if there are any.
+// different are those that are not the same request in all of them.
+func newRow(sources []*Source, different map[analysis.Key]bool, metric, policy, baseline string) Row {
+	all := figures(sources, metric, policy, baseline)
+	keys := slices.DeleteFunc(analysis.Requests(all...), func(k analysis.Key) bool { return different[k] })
+	r := Row{
+		Policy: policy, Baseline: baseline, Metric: metric, Unit: string(all[0].Unit),
+		Paired: len(keys) > 0, Values: []Value{}, Gaps: []Value{},
 	}
-	if !ok {
-		return e, errors.New("has no gain: the baseline's mean is 0")
-	}
-	return e, nil
-}
-
-// minus is how far the side is from another on the same requests.
-func (s side) minus(first side, keys []analysis.Key) analysis.Estimate {
-	if len(s) == 1 {
-		return analysis.Difference(keys, s[0], first[0])
-	}
-	e, _ := analysis.GainDifference(keys, s.gain(), first.gain())
-	return e
-}
-
-// fill compares the sides, over the requests that all have if there are any. different
-// are those that are not the same request in all sources.
-func (r *Row) fill(all []side, different map[analysis.Key]bool) {
-	r.Values, r.Gaps = []Value{}, []Value{}
-	keys := slices.DeleteFunc(analysis.Common(slices.Concat(all...)...), func(k analysis.Key) bool { return different[k] })
-	r.Paired = len(keys) > 0
 	var first analysis.Estimate
-	for i, s := range all {
-		own := keys
+	for i, f := range all {
+		own, estimate := keys, f.Estimate
 		if !r.Paired {
-			own = analysis.Common(s...)
+			own, estimate = analysis.Requests(f), f.Alone
 		}
-		e, err := s.value(own, !r.Paired)
-		if err != nil {
-			r.Reason = fmt.Sprintf("source %s %v", Letter(i), err)
+		e, ok := estimate(own)
+		if !ok {
+			why := "no completed request with this figure"
+			if len(own) > 0 {
+				why = "no gain, since the baseline's mean is 0"
+			}
+			r.Reason = fmt.Sprintf("source %s has %s", Letter(i), why)
 			r.Paired, r.Values, r.Gaps = false, []Value{}, []Value{}
-			return
+			return r
 		}
 		r.Values = append(r.Values, valueOf(e, len(own)))
 		switch {
 		case i == 0:
 			first = e
 		case r.Paired:
-			r.Gaps = append(r.Gaps, valueOf(s.minus(all[0], keys), len(keys)))
+			gap, _ := f.Minus(all[0], keys) // both are defined
+			r.Gaps = append(r.Gaps, valueOf(gap, len(keys)))
 		default:
 			r.Gaps = append(r.Gaps, valueOf(analysis.Independent(e, first), min(r.Values[0].Requests, len(own))))
 		}
 	}
+	return r
 }
 
 func valueOf(e analysis.Estimate, requests int) Value {
