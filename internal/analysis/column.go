@@ -11,7 +11,7 @@
 //
 // Two runs of one seed meet the same requests, so what differs between them is
 // seen in the differences of each request, and what is random in the workload cancels.
-// A comparison is a mean over the requests that all sides have (Common), or a ratio of
+// A comparison is a mean over the requests that all sides have (Requests), or a ratio of
 // such means, with an interval that rests on the same pairs.
 //
 // # Intervals
@@ -63,17 +63,17 @@ func NewColumn(figures map[Key]float64) Column {
 // Keys lists the requests of the column by seed and id. It is not to be changed.
 func (c Column) Keys() []Key { return c.keys }
 
-// Common lists the requests that all columns have, by seed and id. It is empty
+// common lists the requests that all columns have, by seed and id. It is empty
 // without columns.
-func Common(columns ...Column) []Key {
+func common(columns ...Column) []Key {
 	if len(columns) == 0 {
 		return nil
 	}
-	return Within(columns[0].keys, columns[1:]...)
+	return within(columns[0].keys, columns[1:]...)
 }
 
-// Within lists those of sorted keys that all columns have.
-func Within(keys []Key, columns ...Column) []Key {
+// within lists those of sorted keys that all columns have.
+func within(keys []Key, columns ...Column) []Key {
 	out := slices.Clone(keys)
 	for _, c := range columns {
 		next := 0

@@ -36,17 +36,17 @@ func TestCommonListsWhatAllHaveInOrder(t *testing.T) {
 	t.Parallel()
 	a := NewColumn(map[Key]float64{{2, 1}: 1, {1, 9}: 1, {1, 10}: 1, {3, 0}: 1})
 	b := NewColumn(map[Key]float64{{1, 10}: 1, {2, 1}: 1, {1, 9}: 1})
-	assert.Equal(t, []Key{{1, 9}, {1, 10}, {2, 1}}, Common(a, b))
-	assert.Equal(t, Common(a, b), Common(b, a))
-	assert.Empty(t, Common(a, Column{}))
-	assert.Empty(t, Common())
+	assert.Equal(t, []Key{{1, 9}, {1, 10}, {2, 1}}, common(a, b))
+	assert.Equal(t, common(a, b), common(b, a))
+	assert.Empty(t, common(a, Column{}))
+	assert.Empty(t, common())
 }
 
 func TestColumnComparedWithItselfDiffersByNothing(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 1))
 	c, d := column(rng, 3, 40, 800, 300), column(rng, 3, 40, 600, 300)
-	keys := Common(c, d)
+	keys := common(c, d)
 	e := difference(keys, c, c)
 	assert.Zero(t, e.Value)
 	require.NotNil(t, e.CI95)
@@ -65,7 +65,7 @@ func TestStepsAddUp(t *testing.T) {
 		for range 5 {
 			p, b = append(p, column(rng, 2, 30, 500, 200)), append(b, column(rng, 2, 30, 900, 200))
 		}
-		keys := Common(append(p, b...)...)
+		keys := common(append(p, b...)...)
 		var means, gains float64
 		for i := range 4 {
 			means += difference(keys, p[i+1], p[i]).Value
@@ -121,14 +121,14 @@ func TestIntervalRestsOn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, d := column(rng, tt.seeds, tt.n, 1, 1), column(rng, tt.seeds, tt.n, 1, 1)
-			e := difference(Common(c, d), c, d)
+			e := difference(common(c, d), c, d)
 			assert.Equal(t, tt.method, e.Method)
 			assert.Equal(t, tt.means, e.N)
 			assert.Equal(t, tt.means > 0, e.CI95 != nil)
 			own, ok := ms(c).Estimate(c.Keys())
 			require.True(t, ok)
 			assert.Equal(t, tt.alone, own.N, "compared with other requests, what is random in a seed counts")
-			alone, ok := gain(c, d).Alone(Common(c, d))
+			alone, ok := gain(c, d).Alone(common(c, d))
 			require.True(t, ok)
 			assert.Equal(t, tt.alone, alone.N)
 		})
@@ -150,7 +150,7 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 			b2.values[i] += v
 			p2.values[i] += p.values[i]
 		}
-		keys := Common(b, p)
+		keys := common(b, p)
 		e, _ := gain(p, b).Estimate(keys)
 		if math.Abs(e.Value+100./3) <= *e.CI95 {
 			gains++

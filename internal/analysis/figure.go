@@ -36,7 +36,7 @@ func Requests(figures ...Figure) []Key {
 			columns = append(columns, f.Baseline)
 		}
 	}
-	return Common(columns...)
+	return common(columns...)
 }
 
 // Value is the figure over these requests, which it must have. It is false where there

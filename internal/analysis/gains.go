@@ -147,7 +147,7 @@ func (e *effect) reason(metric string) string {
 // onSeedsOf is the effect over the seeds of another alone: with other seeds, a
 // difference would be one of workloads. It is the effect itself where it has no others.
 func (e *effect) onSeedsOf(other *effect) *effect {
-	if e == nil || other == nil || len(other.bySeed.keys) == 0 || len(Within(e.bySeed.keys, other.bySeed)) == len(e.bySeed.keys) {
+	if e == nil || other == nil || len(other.bySeed.keys) == 0 || len(within(e.bySeed.keys, other.bySeed)) == len(e.bySeed.keys) {
 		return e
 	}
 	return e.gain.effect(slices.DeleteFunc(slices.Clone(e.keys), func(k Key) bool {

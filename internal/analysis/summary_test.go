@@ -118,7 +118,7 @@ func TestOnlyTheSameSeedAndRequestMakeAPair(t *testing.T) {
 	policy := []*results.Record{at(1, 0), at(3, 0), at(3, 2), at(4, 1)}
 	baseline := []*results.Record{at(2, 0), at(3, 0), at(3, 1), at(3, 2), at(5, 1)}
 	p, b := columnOf(policy, transfer), columnOf(baseline, transfer)
-	keys := Common(p, b)
+	keys := common(p, b)
 	assert.Equal(t, []Key{{3, 0}, {3, 2}}, keys)
 	assert.Equal(t, []float64{30, 32}, p.At(keys))
 	assert.Equal(t, []float64{30, 32}, b.At(keys))

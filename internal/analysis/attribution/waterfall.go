@@ -2,6 +2,7 @@ package attribution
 
 import (
 	"math"
+	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -67,7 +68,7 @@ func fill(w *results.Waterfall, chain, again []analysis.Figure) {
 		case flowOnly(stage):
 			e, ok = chain[i].Minus(chain[i-1], analysis.Requests(chain[i-1], chain[i]))
 		case stage == StageDecisions:
-			e, ok = againstRedraws(keys, chain[i], again)
+			e, ok = againstRedraws(chain, i, again)
 		default:
 			ok = false
 		}
@@ -88,9 +89,9 @@ const flowStage = 3
 // againstRedraws is a stage minus the mean of runs that differ in nothing but tie-break
 // draws. The interval is where one more of those would lie in 95%: decisions outside
 // it are not what the flow world might have taken as well.
-func againstRedraws(keys []analysis.Key, stage analysis.Figure, again []analysis.Figure) (analysis.Estimate, bool) {
-	keys = analysis.Requests(append([]analysis.Figure{stage}, again...)...)
-	value, ok := stage.Value(keys)
+func againstRedraws(chain []analysis.Figure, stage int, again []analysis.Figure) (analysis.Estimate, bool) {
+	keys := analysis.Requests(slices.Concat(chain, again)...)
+	value, ok := chain[stage].Value(keys)
 	if !ok || len(again) < 2 {
 		return analysis.Estimate{}, false
 	}
