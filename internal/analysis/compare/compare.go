@@ -90,7 +90,7 @@ func Compare(sources []*Source, o Options) (*Comparison, error) {
 	if len(policies) == 0 {
 		var have []string
 		for _, s := range sources {
-			have = append(have, fmt.Sprintf("%s has %s", s.Label(), strings.Join(s.policies, ", ")))
+			have = append(have, fmt.Sprintf("%s has %s", s.Label(), strings.Join(s.info.Policies, ", ")))
 		}
 		return nil, fmt.Errorf("%w: %s", errNoPolicy, strings.Join(have, "; "))
 	}
@@ -101,7 +101,7 @@ func Compare(sources []*Source, o Options) (*Comparison, error) {
 	}
 	c := &Comparison{Sources: []SourceInfo{}, Means: []Row{}, Gains: []Row{}}
 	for _, s := range sources {
-		c.Sources = append(c.Sources, s.info())
+		c.Sources = append(c.Sources, s.info)
 	}
 	different := differentRequests(sources)
 	for _, p := range policies {
@@ -122,17 +122,9 @@ var metrics = []string{results.MetricTTFT, results.MetricTransfer}
 
 // shared lists the policies that all sources have, in the first one's order.
 func shared(sources []*Source) []string {
-	var out []string
-	for _, p := range sources[0].policies {
-		everywhere := true
-		for _, s := range sources[1:] {
-			everywhere = everywhere && slices.Contains(s.policies, p)
-		}
-		if everywhere {
-			out = append(out, p)
-		}
-	}
-	return out
+	return slices.DeleteFunc(slices.Clone(sources[0].info.Policies), func(p string) bool {
+		return slices.ContainsFunc(sources, func(s *Source) bool { return !slices.Contains(s.info.Policies, p) })
+	})
 }
 
 // figures are the sources' parts in a row: a policy's mean, or its gain over a baseline.

@@ -43,13 +43,7 @@ func notes(sources []*Source, policies []string, different map[analysis.Key]bool
 		out = append(out, s.otherThan(sources[0], Letter(i+1))...)
 	}
 	for i, s := range sources {
-		var others []string
-		for _, p := range s.policies {
-			if !slices.Contains(policies, p) {
-				others = append(others, p)
-			}
-		}
-		if others != nil {
+		if others := missing(s.info.Policies, policies); others != nil {
 			out = append(out, fmt.Sprintf("%s: not in all of them, and so left out: %s", Letter(i), strings.Join(others, ", ")))
 		}
 	}
@@ -66,14 +60,14 @@ func (s *Source) condition(letter string) []string {
 		if s.run.Summary.Interrupted {
 			out = append(out, letter+": was interrupted; its figures cover what had finished by then")
 		}
-		if f := s.run.Summary.Fidelity; s.world == results.WorldPacket && f.Verdict != results.VerdictGood {
+		if f := s.run.Summary.Fidelity; s.info.World == results.WorldPacket && f.Verdict != results.VerdictGood {
 			out = append(out, fmt.Sprintf("%s: fidelity %s: %s", letter, f.Verdict, strings.Join(f.Reasons, "; ")))
 		}
 	}
 	if s.ignored != nil {
 		out = append(out, fmt.Sprintf("%s: columns that mean nothing here: %s", letter, strings.Join(s.ignored, ", ")))
 	}
-	for _, p := range s.policies {
+	for _, p := range s.info.Policies {
 		if n := s.requests[p] - s.completed[p]; n > 0 {
 			out = append(out, fmt.Sprintf("%s: %s did not complete %d of %d requests, which are not compared", letter, p, n, s.requests[p]))
 		}
@@ -84,7 +78,7 @@ func (s *Source) condition(letter string) []string {
 // otherThan is about what two sources do not have in common.
 func (s *Source) otherThan(first *Source, letter string) []string {
 	var out []string
-	if a, b := missing(first.seeds, s.seeds), missing(s.seeds, first.seeds); a != nil || b != nil {
+	if a, b := missing(first.info.Seeds, s.info.Seeds), missing(s.info.Seeds, first.info.Seeds); a != nil || b != nil {
 		out = append(out, fmt.Sprintf("other seeds: only A has %s; only %s has %s", list(a), letter, list(b)))
 	}
 	if s.run == nil || first.run == nil {
@@ -108,11 +102,11 @@ func (s *Source) otherThan(first *Source, letter string) []string {
 }
 
 // missing lists what a has and b has not; nil for nothing.
-func missing(a, b []uint64) []uint64 {
-	var out []uint64
-	for _, seed := range a {
-		if !slices.Contains(b, seed) {
-			out = append(out, seed)
+func missing[T comparable](a, b []T) []T {
+	var out []T
+	for _, x := range a {
+		if !slices.Contains(b, x) {
+			out = append(out, x)
 		}
 	}
 	return out
@@ -124,15 +118,11 @@ func list(numbers []uint64) string {
 	if len(numbers) == 0 {
 		return "none"
 	}
-	var text []string
-	for i, n := range numbers {
-		if i == most {
-			text = append(text, fmt.Sprintf("and %d more", len(numbers)-most))
-			break
-		}
-		text = append(text, fmt.Sprint(n))
+	text := strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers[:min(most, len(numbers))]), " ", ", "), "[]")
+	if more := len(numbers) - most; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
 	}
-	return strings.Join(text, ", ")
+	return text
 }
 
 // scenarioDiff lists the keys in which two resolved scenarios differ, with both values.

@@ -13,16 +13,12 @@ import (
 
 // Source is one side of a comparison, ready to be compared. It is not changed once loaded.
 type Source struct {
-	name     string
-	run      *results.Run // nil for a CSV file
-	world    string
-	policies []string
-	seeds    []uint64
-	figures  map[column]map[analysis.Key]float64
-	columns  map[column]analysis.Column // the figures, once all are there
-	// prints tell whether two sources' request of one key is the same; none for a CSV file
-	prints    map[analysis.Key]fingerprint
-	requests  map[string]int // by policy
+	info      SourceInfo
+	run       *results.Run // nil for a CSV file
+	figures   map[column]map[analysis.Key]float64
+	columns   map[column]analysis.Column   // the figures, once all are there
+	prints    map[analysis.Key]fingerprint // tell whether two sources' request of one key is the same; none for a CSV file
+	requests  map[string]int               // by policy
 	completed map[string]int
 	payload   bool     // of a run without packets: its links carry payload at their full rate
 	ignored   []string // columns of a CSV file that mean nothing here
@@ -66,7 +62,7 @@ func Load(name string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.name = name
+	s.info.Name = name
 	return s, nil
 }
 
@@ -75,7 +71,7 @@ var worldNames = []string{results.WorldPacket, results.WorldFlow, results.WorldR
 
 func newSource(name string) *Source {
 	return &Source{
-		name: name, figures: map[column]map[analysis.Key]float64{}, columns: map[column]analysis.Column{}, prints: map[analysis.Key]fingerprint{},
+		info: SourceInfo{Name: name, Policies: []string{}, Seeds: []uint64{}}, figures: map[column]map[analysis.Key]float64{}, columns: map[column]analysis.Column{}, prints: map[analysis.Key]fingerprint{},
 		requests: map[string]int{}, completed: map[string]int{},
 	}
 }
@@ -98,7 +94,11 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 		return nil, fmt.Errorf("%s: no requests of the %s world: it has %s", run.Dir, world, strings.Join(slices.Sorted(maps.Keys(ran)), ", "))
 	}
 	s := newSource(run.Dir)
-	s.run, s.world, s.payload = run, world, !ran[results.WorldPacket]
+	s.run, s.payload = run, !ran[results.WorldPacket]
+	s.info.World, s.info.Scenario = world, run.Summary.Scenario
+	if world == results.WorldPacket {
+		s.info.Verdict = run.Summary.Fidelity.Verdict
+	}
 	for i := range run.Records {
 		r := &run.Records[i]
 		if r.World != world {
@@ -115,10 +115,12 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 // add takes one request's figures, nil where it has none.
 func (s *Source) add(policy string, key analysis.Key, status string, ttft, transfer *float64) {
 	s.requests[policy]++
+	s.info.Requests++
 	if status != results.Completed {
 		return
 	}
 	s.completed[policy]++
+	s.info.Completed++
 	for metric, v := range map[string]*float64{results.MetricTTFT: ttft, results.MetricTransfer: transfer} {
 		if v == nil {
 			continue
@@ -134,44 +136,26 @@ func (s *Source) add(policy string, key analysis.Key, status string, ttft, trans
 // finish puts the policies in order: those given, then others in the order of their names.
 func (s *Source) finish(given []string) {
 	for _, p := range append(slices.Clone(given), slices.Sorted(maps.Keys(s.requests))...) {
-		if s.requests[p] > 0 && !slices.Contains(s.policies, p) {
-			s.policies = append(s.policies, p)
+		if s.requests[p] > 0 && !slices.Contains(s.info.Policies, p) {
+			s.info.Policies = append(s.info.Policies, p)
 		}
 	}
-	seeds := map[uint64]bool{}
 	for c, figures := range s.figures {
 		s.columns[c] = analysis.NewColumn(figures)
 		for k := range figures {
-			seeds[k.Seed] = true
+			if !slices.Contains(s.info.Seeds, k.Seed) {
+				s.info.Seeds = append(s.info.Seeds, k.Seed)
+			}
 		}
 	}
-	s.figures, s.seeds = nil, slices.Sorted(maps.Keys(seeds))
+	slices.Sort(s.info.Seeds)
+	s.figures = nil
 }
 
 // Label is the source's name with the world that was taken.
 func (s *Source) Label() string {
-	if s.world == "" || strings.HasSuffix(s.name, ":"+s.world) {
-		return s.name
+	if s.info.World == "" || strings.HasSuffix(s.info.Name, ":"+s.info.World) {
+		return s.info.Name
 	}
-	return s.name + " (" + s.world + ")"
-}
-
-func (s *Source) info() SourceInfo {
-	out := SourceInfo{
-		Name: s.name, World: s.world,
-		Policies: append([]string{}, s.policies...), Seeds: append([]uint64{}, s.seeds...),
-	}
-	for _, n := range s.requests {
-		out.Requests += n
-	}
-	for _, n := range s.completed {
-		out.Completed += n
-	}
-	if s.run != nil {
-		out.Scenario = s.run.Summary.Scenario
-		if s.world == results.WorldPacket {
-			out.Verdict = s.run.Summary.Fidelity.Verdict
-		}
-	}
-	return out
+	return s.info.Name + " (" + s.info.World + ")"
 }
