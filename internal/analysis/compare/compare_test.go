@@ -164,6 +164,17 @@ func TestFigureThatOneLacksHasAReason(t *testing.T) {
 	assert.Nil(t, c.Means[1].Gaps[0].CI95, "one request has no interval")
 }
 
+func TestGainOverNothingSaysSo(t *testing.T) {
+	t.Parallel()
+	a := read(t, "a.csv", "policy,seed,id,transfer_ms\nrr,1,0,5\ncla,1,0,4\n")
+	b := read(t, "b.csv", "policy,seed,id,transfer_ms\nrr,1,0,0\ncla,1,0,4\n")
+	c := compared(t, a, b)
+	require.Len(t, c.Gains, 2)
+	assert.Equal(t, "source B has no gain, since the baseline's mean is 0", c.Gains[1].Reason)
+	assert.Empty(t, c.Gains[1].Values)
+	assert.Empty(t, c.Means[1].Reason, "the mean of rr is 0, and known")
+}
+
 func TestBadLinesAreNamed(t *testing.T) {
 	t.Parallel()
 	const head = "policy,seed,id,ttft_ms,transfer_ms,status\n"
