@@ -1,7 +1,6 @@
 package attribution
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
@@ -67,12 +66,12 @@ func (t *Table) columns() columns {
 }
 
 // chain follows a policy's mean, or its gain if a baseline is named, through stages.
-func (c columns) chain(stages []Stage, metric string, policies ...string) []analysis.Figure {
+func (c columns) chain(stages []Stage, metric, policy, baseline string) []analysis.Figure {
 	out := make([]analysis.Figure, len(stages))
 	for i, stage := range stages {
-		out[i] = analysis.Figure{Unit: analysis.MS, Policy: c[cell{stage, policies[0], metric}]}
-		if len(policies) > 1 {
-			out[i].Unit, out[i].Baseline = analysis.Percent, c[cell{stage, policies[1], metric}]
+		out[i] = analysis.Figure{Unit: analysis.MS, Policy: c[cell{stage, policy, metric}]}
+		if baseline != "" {
+			out[i].Unit, out[i].Baseline = analysis.Percent, c[cell{stage, baseline, metric}]
 		}
 	}
 	return out
@@ -82,15 +81,15 @@ func (c columns) chain(stages []Stage, metric string, policies ...string) []anal
 func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 
 // again gives the same in the runs with other tie-break draws. It ends with the first
-// that was not made.
-func (c columns) again(metric string, policies ...string) []analysis.Figure {
+// in which nothing completed, or that was not made.
+func (c columns) again(metric, policy, baseline string) []analysis.Figure {
 	var made []Stage
 	for k := range redraws {
 		stage := stageAgain(k)
-		if slices.ContainsFunc(policies, func(p string) bool { return len(c[cell{stage, p, metric}].Keys()) == 0 }) {
+		if len(analysis.Requests(c.chain([]Stage{stage}, metric, policy, baseline)...)) == 0 {
 			break
 		}
 		made = append(made, stage)
 	}
-	return c.chain(made, metric, policies...)
+	return c.chain(made, metric, policy, baseline)
 }

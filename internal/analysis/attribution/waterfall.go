@@ -19,24 +19,24 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	for _, p := range policies {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: p, Metric: m, NotCompared: t.packet[p]}
-			fill(&w, c.chain(Stages(), m, p), c.again(m, p))
+			c.fill(&w)
 			means = append(means, w)
 		}
 	}
 	for _, pair := range comparisons {
-		p, b := pair[0], pair[1]
 		for _, m := range metrics {
-			w := results.Waterfall{Policy: p, Baseline: b, Metric: m, NotCompared: min(t.packet[p], t.packet[b])}
-			fill(&w, c.chain(Stages(), m, p, b), c.again(m, p, b))
+			w := results.Waterfall{Policy: pair[0], Baseline: pair[1], Metric: m, NotCompared: min(t.packet[pair[0]], t.packet[pair[1]])}
+			c.fill(&w)
 			gains = append(gains, w)
 		}
 	}
 	return means, gains
 }
 
-// fill computes a waterfall of a figure in each stage. again is the flow stage once
-// more, with other tie-break draws.
-func fill(w *results.Waterfall, chain, again []analysis.Figure) {
+// fill computes a waterfall.
+func (c columns) fill(w *results.Waterfall) {
+	chain := c.chain(Stages(), w.Metric, w.Policy, w.Baseline)
+	again := c.again(w.Metric, w.Policy, w.Baseline)
 	w.Levels, w.Steps = []results.Level{}, []results.Step{}
 	stages := Stages()
 	last := len(stages) - 1
