@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/netkvlab/netkvlab/internal/compare"
+	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 	"github.com/netkvlab/netkvlab/internal/report"
 )
 

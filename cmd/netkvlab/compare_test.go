@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/compare"
+	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 )
 
 // call runs one command line.

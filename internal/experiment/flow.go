@@ -8,7 +8,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/analysis"
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -93,7 +94,7 @@ func (r *run) attribute(ctx context.Context) error {
 	}
 	r.opt.Progress.Phase("where the gap comes from")
 	e := &attribution.Experiment{Cluster: r.cluster, Flow: r.flow()}
-	a, err := attribution.Explain(ctx, e, r.records, results.Comparisons(r.cluster.Labels(), nil))
+	a, err := attribution.Explain(ctx, e, r.records, analysis.Comparisons(r.cluster.Labels(), nil))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

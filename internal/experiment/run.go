@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -82,7 +83,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if err := r.scaled(); err != nil {
 		runErr = errors.Join(runErr, err)
 	}
-	summary := results.Summarize(r.records, r.meta(context.WithoutCancel(ctx), runErr != nil))
+	summary := analysis.Summarize(r.records, r.meta(context.WithoutCancel(ctx), runErr != nil))
 	summary.Attribution = r.attribution
 	if err := w.Finish(summary); err != nil {
 		return nil, errors.Join(runErr, err)

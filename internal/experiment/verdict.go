@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/netkvlab/netkvlab/internal/attribution"
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"

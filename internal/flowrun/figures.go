@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
@@ -82,7 +83,7 @@ func Trial(ctx context.Context, w trials.Flow, t trials.Trial) (Figures, error) 
 	return Measure(records, results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT}), nil
 }
 
-// Measure computes the figures of one trial's records, which results.Summarize
+// Measure computes the figures of one trial's records, which analysis.Summarize
 // defines; here without intervals, which one trial cannot give.
 func Measure(records []results.Record, slo results.SLO) Figures {
 	const label = "trial"
@@ -90,7 +91,7 @@ func Measure(records []results.Record, slo results.SLO) Figures {
 	for i := range rows {
 		rows[i].Policy = label
 	}
-	sum := results.Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
+	sum := analysis.Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
 	g := sum.Worlds[results.WorldFlow][label]
 	f := Figures{Submitted: g.Requests.Submitted, Completed: g.Requests.Completed, Values: map[string]float64{}}
 	stats := func(name string, s *results.Stats, tails bool) {

@@ -95,16 +95,3 @@ func TestMeasureOfNothingHasNoFigures(t *testing.T) {
 	assert.Equal(t, 0, f.Submitted)
 	assert.True(t, math.IsNaN(f.Value("ttft_mean")))
 }
-
-func TestMeanAndItsInterval(t *testing.T) {
-	t.Parallel()
-	mean, ci := Mean([]float64{1, 2, 3, math.NaN()})
-	assert.InDelta(t, 2, mean, 1e-12)
-	assert.InDelta(t, 4.303/math.Sqrt(3), ci, 1e-3, "t(0.975, 2) x s / sqrt(3)")
-	mean, ci = Mean([]float64{5})
-	assert.InDelta(t, 5, mean, 0)
-	assert.True(t, math.IsNaN(ci))
-	mean, _ = Mean(nil)
-	assert.True(t, math.IsNaN(mean))
-	assert.InDelta(t, -20, Gain(80, 100), 1e-12)
-}

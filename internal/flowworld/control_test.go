@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -26,7 +27,7 @@ func control(t *testing.T, settings []string, policies ...string) *results.Summa
 			all = append(all, run(t, s, p, nil)...)
 		}
 	}
-	return results.Summarize(all, results.Meta{Policies: policies})
+	return analysis.Summarize(all, results.Meta{Policies: policies})
 }
 
 // gainOf is the change of the transfer time in percent and its interval.

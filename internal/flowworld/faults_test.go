@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -45,7 +46,7 @@ func into(rows []results.Record) (counts []int, peak int) {
 	for d := range 8 {
 		counts = append(counts, n[fmt.Sprintf("d%d", d)])
 	}
-	return counts, results.Summarize(rows, results.Meta{}).Worlds[results.WorldFlow][rows[0].Policy].PeakTransfersIntoOne
+	return counts, analysis.Summarize(rows, results.Meta{}).Worlds[results.WorldFlow][rows[0].Policy].PeakTransfersIntoOne
 }
 
 // TestWhatIsAssignedCountsAtOnce: the next refresh is 10 s away, and all is decided by then.
@@ -121,6 +122,6 @@ func TestOnlyMissingBlocksTravel(t *testing.T) {
 		}
 		assert.InDelta(t, want, r.TransferMS, 0.001, "request %d", i)
 	}
-	g := results.Summarize(rows, results.Meta{}).Worlds[results.WorldFlow]["rr"]
+	g := analysis.Summarize(rows, results.Meta{}).Worlds[results.WorldFlow]["rr"]
 	assert.Equal(t, int64(30*block)*500_000, g.PayloadBytes)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -76,7 +77,7 @@ func TestSummaryOfADamagedRunFollowsFromItsRows(t *testing.T) {
 	for i := range records {
 		require.NoError(t, w.Append(&records[i]))
 	}
-	require.NoError(t, w.Finish(results.Summarize(records, results.Meta{
+	require.NoError(t, w.Finish(analysis.Summarize(records, results.Meta{
 		Policies: []string{"rr", "cla", "random"}, Seeds: []uint64{1}, Fidelity: results.Fidelity{Verdict: results.VerdictGood},
 	})))
 	rows, sum := readBack(t, dir)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -92,7 +93,7 @@ func summary(probes []probe, off [][]float64) *results.Calibration {
 	return c
 }
 
-func median(x []float64) float64 { return results.Percentile(slices.Sorted(slices.Values(x)), 50) }
+func median(x []float64) float64 { return analysis.Percentile(slices.Sorted(slices.Values(x)), 50) }
 
 // probes are one transfer for each tier that a sender and a receiver have between
 // them, one after the other, and two at once over the highest.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 )
 
 // PacketFile is what labs gave, beside the page: see Packet.
@@ -124,7 +124,7 @@ func (t *Table) Mean(labels []string, policy, metric string) (mean, ci float64) 
 		}
 		v = append(v, x)
 	}
-	return flowrun.Mean(v)
+	return analysis.Mean(v)
 }
 
 // Change is a policy's change against a baseline, paired by seed: relative in per cent,
@@ -140,10 +140,10 @@ func (t *Table) Change(labels []string, policy, baseline, metric string, factor 
 		case factor != 0:
 			v = append(v, factor*(x-y))
 		default:
-			v = append(v, flowrun.Gain(x, y))
+			v = append(v, analysis.Change(x, y))
 		}
 	}
-	return flowrun.Mean(v)
+	return analysis.Mean(v)
 }
 
 // Ratio is a policy's metric in one cell over the same in another, paired by seed.
@@ -157,7 +157,7 @@ func (t *Table) Ratio(labels, base []string, policy, metric string) (mean, ci fl
 			v = append(v, x/y)
 		}
 	}
-	return flowrun.Mean(v)
+	return analysis.Mean(v)
 }
 
 // packet is the packet world's figure of a cell, NaN where it was not run.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/netkvlab/netkvlab/internal/compare"
+	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 )
 
 // Compare prints the sources, each policy's mean and each gain in all of them, the

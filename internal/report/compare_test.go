@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/compare"
+	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 )
 
 func threeSources() *compare.Comparison {

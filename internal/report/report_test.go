@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -152,7 +153,7 @@ func TestColourIsForTerminalsOnly(t *testing.T) {
 func TestEmptySummaryPrints(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
-	require.NoError(t, Text(&b, results.Summarize(nil, results.Meta{Scenario: "none", Policies: []string{"rr"}, Worlds: []string{"flow"}}), Options{}))
+	require.NoError(t, Text(&b, analysis.Summarize(nil, results.Meta{Scenario: "none", Policies: []string{"rr"}, Worlds: []string{"flow"}}), Options{}))
 	assert.Contains(t, b.String(), "no request was submitted")
 	require.NoError(t, Flows(&b, nil, Options{}))
 }

@@ -62,7 +62,7 @@ type Step struct {
 	CIMethod string   `json:"ci95_method,omitempty"`
 	CIN      int      `json:"ci95_n,omitempty"`
 	// Wide is the same step over all seeds of the flow world, where no packet run is
-	// needed for it. For decisions it is their stage minus the mean of 20 flow runs of the same
+	// needed for it. For decisions it is their stage minus the mean of up to 20 flow runs of the same
 	// requests with other tie-break draws, and WideCI95 where one more of those would lie.
 	Wide     *float64 `json:"wide,omitempty"`
 	WideCI95 *float64 `json:"wide_ci95,omitempty"`

@@ -1,16 +1,13 @@
-// Package results is the run folder: one Record a request, the Summary computed
-// from the records, and the files both live in (docs/results.md describes them
-// for readers of the folder).
+// Package results is the format of the run folder: one Record per request, the
+// Summary of them, and the files both live in (docs/results.md describes them
+// for readers of the folder). Package analysis computes a Summary.
 //
-// A Summary is a pure function of records and Meta: the order of the records
-// does not matter, and every figure can be recomputed from requests.jsonl. What
-// cannot be known is absent, never 0 or NaN. Failures stay in sight: counts
-// obey submitted = completed + failed + incomplete, failed requests miss their
-// SLO, and each gain says how many requests it could not compare.
+// What cannot be known is absent, never 0 or NaN. Counts obey submitted =
+// completed + failed + incomplete.
 //
 // Times are paper time in milliseconds and bytes paper bytes, unless a name
 // ends in emulated.
 //
 // A Writer is safe for concurrent use; all else is plain data. Start reading at
-// Record, then Summarize, then Create.
+// Record, then Create.
 package results

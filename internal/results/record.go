@@ -46,6 +46,13 @@ type Record struct {
 	Retransmits     int            `json:"retransmits"`
 }
 
+// TransferEndMS is when the last byte was there, since the trial's start. With overlap
+// transfer_ms is only what came after the prefill, so the end is taken from the parts
+// before it; explicit flows have no such parts.
+func (r *Record) TransferEndMS() float64 {
+	return max(r.TransferStartMS, r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS) + r.TransferMS
+}
+
 // StreamRecord is one TCP connection's part of a transfer.
 type StreamRecord struct {
 	SourcePort  int      `json:"sport"`

@@ -65,7 +65,7 @@ func Create(dir string) (*Writer, error) {
 func (w *Writer) Dir() string { return w.dir }
 
 // Append adds one record to requests.jsonl. Records that break a law are
-// written all the same, since they are evidence; Summarize judges them.
+// written all the same, since they are evidence; the summary judges them.
 func (w *Writer) Append(r *Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {

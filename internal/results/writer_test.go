@@ -16,16 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// writeRun writes a whole run folder.
-func writeRun(t *testing.T, dir string, records []Record, meta Meta) *Writer {
-	t.Helper()
-	w, err := Create(dir)
-	require.NoError(t, err)
-	for i := range records {
-		require.NoError(t, w.Append(&records[i]))
+// madeSummary is a summary of which this package needs to know the format alone.
+func madeSummary() *Summary {
+	return &Summary{
+		Format: FormatVersion, Scenario: "made-up", Seeds: []uint64{1, 2, 3, math.MaxUint64}, Policies: []string{"rr"},
+		Fidelity: Fidelity{Verdict: VerdictGood, Reasons: []string{}, Notes: []string{}}, Gains: []Gain{},
+		Worlds: map[string]map[string]*Group{WorldFlow: {"rr": {Requests: Counts{Submitted: 1, Completed: 1}, TTFT: &Stats{N: 1, Mean: 5, CI95: ptr(2)}}}},
 	}
-	require.NoError(t, w.Finish(Summarize(records, meta)))
-	return w
 }
 
 func names(t *testing.T, dir string) []string {
@@ -51,7 +48,7 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	host := &Host{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
 	require.NoError(t, w.WriteScenario([]byte("name: made-up\n")))
 	require.NoError(t, w.WriteHost(host))
-	summary := Summarize(records, testMeta())
+	summary := madeSummary()
 	require.NoError(t, w.Finish(summary))
 	require.NoError(t, w.Close(), "after Finish, Close has nothing to do")
 	assert.Equal(t, []string{HostFile, LinksFile, RequestsFile, ScenarioFile, SummaryFile}, names(t, dir))
@@ -62,7 +59,6 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	assert.Equal(t, summary, run.Summary)
 	assert.Equal(t, host, run.Host)
 	assert.Equal(t, "name: made-up\n", string(run.Scenario))
-	assert.Equal(t, summary, Summarize(run.Records, testMeta()), "the summary follows from the rows")
 }
 
 func TestFolderWithContentIsRefused(t *testing.T) {
@@ -160,11 +156,14 @@ func TestSeedsBeyondFloatsSurvive(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	r := madeRecord(rand.New(rand.NewPCG(1, 1)), WorldFlow, "rr", math.MaxUint64, 0)
-	writeRun(t, dir, []Record{r}, Meta{Seeds: []uint64{math.MaxUint64}})
+	w, err := Create(dir)
+	require.NoError(t, err)
+	require.NoError(t, w.Append(&r))
+	require.NoError(t, w.Finish(madeSummary()))
 	run, err := Open(dir)
 	require.NoError(t, err)
 	assert.Equal(t, uint64(math.MaxUint64), run.Records[0].Seed)
-	assert.Equal(t, []uint64{math.MaxUint64}, run.Summary.Seeds)
+	assert.Equal(t, uint64(math.MaxUint64), run.Summary.Seeds[3])
 }
 
 func TestRecordThatIsNoJSONIsRefused(t *testing.T) {
@@ -192,7 +191,7 @@ func TestConcurrentAppendsKeepLinesWhole(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.NoError(t, w.Finish(Summarize(records, testMeta())))
+	require.NoError(t, w.Finish(madeSummary()))
 	run, err := Open(dir)
 	require.NoError(t, err)
 	assert.ElementsMatch(t, records, run.Records)
@@ -207,7 +206,7 @@ func TestLinkSamplesAreCSV(t *testing.T) {
 		TimeMS: 250, World: WorldPacket, Policy: "cla, tuned", Seed: 1, Link: "tor0-0-agg0-1", Direction: "up",
 		BytesEmulated: 1 << 33, Utilization: 0.5, Drops: 3, BacklogBytes: 65536, Marks: 9,
 	}))
-	require.NoError(t, w.Finish(Summarize(nil, testMeta())))
+	require.NoError(t, w.Finish(madeSummary()))
 	f, err := os.Open(filepath.Join(dir, LinksFile))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, f.Close()) }()
@@ -247,7 +246,7 @@ func TestFullDiskIsReported(t *testing.T) {
 	require.NoError(t, w.Append(&r), "still in the buffer")
 	require.ErrorIs(t, w.Flush(), syscall.ENOSPC)
 	require.ErrorIs(t, w.Append(&r), syscall.ENOSPC, "the error stays")
-	require.ErrorIs(t, w.Finish(Summarize([]Record{r}, testMeta())), syscall.ENOSPC)
+	require.ErrorIs(t, w.Finish(madeSummary()), syscall.ENOSPC)
 	_, err = Open(dir)
 	require.Error(t, err, "no summary over lost rows")
 	require.False(t, errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrUnfinished))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/flowrun"
 )
 
@@ -135,12 +136,12 @@ func value(m *Map, seeds []uint64, policy, baseline map[uint64]float64) (mean, c
 			case m.Unit == "pp":
 				v = 100 * (v - b)
 			default:
-				v = flowrun.Gain(v, b)
+				v = analysis.Change(v, b)
 			}
 		}
 		values = append(values, v)
 	}
-	return flowrun.Mean(values)
+	return analysis.Mean(values)
 }
 
 // format writes a value with three digits or so, a change with its sign.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/flowrun"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -213,7 +214,7 @@ func judge(metric flowrun.Metric, scores [][]float64) *Result {
 	sign := float64(-metric.Better) // less is better after it
 	worst := math.Inf(-1)
 	for i, ratio := range Ratios() {
-		mean, ci := flowrun.Mean(scores[i])
+		mean, ci := analysis.Mean(scores[i])
 		if math.IsNaN(ci) {
 			ci = 0
 		}
@@ -233,7 +234,7 @@ func judge(metric flowrun.Metric, scores [][]float64) *Result {
 		for j := range diff {
 			diff[j] = scores[i][j] - scores[r.Best][j]
 		}
-		mean, ci := flowrun.Mean(diff)
+		mean, ci := analysis.Mean(diff)
 		if math.Abs(mean) <= ci || math.Abs(mean) <= 1e-3*math.Abs(best) {
 			r.Flat++
 		}
@@ -244,7 +245,7 @@ func judge(metric flowrun.Metric, scores [][]float64) *Result {
 }
 
 func meanOf(v []float64) float64 {
-	m, _ := flowrun.Mean(v)
+	m, _ := analysis.Mean(v)
 	return m
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -92,13 +93,13 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 			}
 			slices.Sort(ratios)
 			slices.Sort(stretch)
-			at := func(q int) float64 { return results.Percentile(ratios, float64(q)) }
+			at := func(q int) float64 { return analysis.Percentile(ratios, float64(q)) }
 			f := summary(t, out).Fidelity
 			t.Logf("packet / fluid of %d flows: median %.3f; 1 %% %.3f, 10 %% %.3f, 90 %% %.3f, 99 %% %.3f; %s %v",
 				len(ratios), at(50), at(1), at(10), at(90), at(99), f.Verdict, f.Reasons)
 			// Frames are 4.6 % longer than payload and make every flow late by that at least
 			// and, through those it meets, by little more.
-			assert.InDelta(t, frameShare, results.Percentile(stretch, 50), 0.04, "the flow world against the reference")
+			assert.InDelta(t, frameShare, analysis.Percentile(stretch, 50), 0.04, "the flow world against the reference")
 			if tc.held {
 				assert.InDelta(t, 1, at(50), 0.03)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -81,7 +82,7 @@ func TestWorldsDecideAlikeWhereTimingCannotMatter(t *testing.T) {
 		into := counts(packet[p])
 		assert.Equal(t, counts(flow[p]), into, p)
 		peak := func(rows []results.Record) int {
-			return results.Summarize(rows, results.Meta{}).Worlds[rows[0].World][p].PeakTransfersIntoOne
+			return analysis.Summarize(rows, results.Meta{}).Worlds[rows[0].World][p].PeakTransfersIntoOne
 		}
 		t.Logf("%-10s decisions %v, peak into one: packet %d, flow %d", p, into, peak(packet[p]), peak(flow[p]))
 		assert.Equal(t, peak(flow[p]), peak(packet[p]), p)

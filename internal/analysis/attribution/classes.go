@@ -1,0 +1,224 @@
+package attribution
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/analysis"
+	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// The classes of a transfer. A transfer is slowed when its replay takes longer than it
+// would have alone, by more than a thousandth.
+const (
+	ClassAlone     = "alone"     // met nobody on its links
+	ClassUnslowed  = "unslowed"  // shared a link, but not its bottleneck
+	ClassNewcomer  = "newcomer"  // slowed; all it met were there before it
+	ClassIncumbent = "incumbent" // slowed; all it met came after it
+	ClassBoth      = "both"      // slowed; met some of either kind
+)
+
+// Classes lists the classes in the order of reports.
+func Classes() []string {
+	return []string{ClassAlone, ClassUnslowed, ClassNewcomer, ClassIncumbent, ClassBoth}
+}
+
+// slowedBy is the least share of its time alone by which a slowed transfer is longer.
+const slowedBy = 1e-3
+
+// What transfers without company must keep to, from ideal, for a run to be believed.
+const (
+	aloneLimitP50Pct = 1
+	aloneLimitP99Pct = 10
+)
+
+// classified is one completed transfer.
+type classified struct {
+	policy, class string
+	packet, fluid float64 // ms
+	early         float64 // ms by which the ports' bursts let it be ahead of the fluid
+	tier, streams int
+}
+
+// offIdeal is the transfer's time over ideal: what it is ahead by the bursts of its
+// ports is ideal too, since a fluid has no bucket to fill beforehand.
+func (t *classified) offIdeal() float64 {
+	return max(t.packet, min(t.packet+t.early, t.fluid)) / t.fluid
+}
+
+// Transport describes what packets did to the transfers of a run: one row a policy and
+// class that has transfers, and rows for all policies together. packet and replay are
+// the two worlds' records of the same trials; flow configures the fluid network of a
+// seed. The check is nil when no transfer was alone.
+func Transport(
+	ctx context.Context, flow func(seed uint64) flowworld.Config, policies []string, packet, replay []results.Record,
+) ([]results.TransportClass, *results.AloneCheck, error) {
+	fluid := split(replay)
+	var all []classified
+	completed := map[string]int{}
+	for i, t := range split(packet) {
+		if i >= len(fluid) || !sameTrial(&t, &fluid[i]) {
+			return nil, nil, fmt.Errorf("%s, seed %d: its replay has other requests", t.policy, t.seed)
+		}
+		rows, err := classify(ctx, flow(t.seed), t.records, fluid[i].records)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, rows...)
+		for j := range t.records {
+			if t.records[j].Status == results.Completed {
+				completed[t.policy]++
+				completed[results.AllPolicies]++
+			}
+		}
+	}
+	out := []results.TransportClass{}
+	for _, p := range append(slices.Clone(policies), results.AllPolicies) {
+		for _, c := range Classes() {
+			if row, ok := describe(all, p, c, completed[p]); ok {
+				out = append(out, row)
+			}
+		}
+	}
+	return out, checkAlone(all), nil
+}
+
+func sameTrial(a, b *trial) bool {
+	return a.policy == b.policy && a.seed == b.seed &&
+		slices.EqualFunc(a.records, b.records, func(x, y results.Record) bool { return x.ID == y.ID })
+}
+
+// classify gives each completed transfer of a trial its class. Records are sorted by request.
+func classify(ctx context.Context, cfg flowworld.Config, packet, replay []results.Record) ([]classified, error) {
+	ideal, err := flowworld.Replay(ctx, cfg, apart(replay))
+	if err != nil {
+		return nil, err
+	}
+	meets := meetings(packet, replay)
+	var out []classified
+	for i := range packet {
+		if !moved(&packet[i]) || !moved(&replay[i]) {
+			continue
+		}
+		out = append(out, classified{
+			policy: packet[i].Policy, class: classOf(meets[i], replay[i].TransferMS, ideal[i].TransferMS),
+			packet: packet[i].TransferMS, fluid: replay[i].TransferMS, early: early(cfg.Plan, &packet[i]), tier: packet[i].Tier, streams: len(packet[i].Streams),
+		})
+	}
+	return out, nil
+}
+
+// early is the longest time, in paper ms, that the burst of a port on the transfer's
+// paths would take at the port's rate.
+func early(p *fabric.Plan, r *results.Record) float64 {
+	from, ok := p.Lookup(r.Prefill)
+	to, ok2 := p.Lookup(r.Decode)
+	if !ok || !ok2 {
+		return 0
+	}
+	longest := 0.0
+	for _, s := range r.Streams {
+		paths := p.NICPaths(from, to, s.NIC, s.NIC)
+		if s.Slot < 0 || s.Slot >= len(paths) {
+			continue
+		}
+		for _, h := range paths[s.Slot] {
+			shape := &p.Egress(h).Shape
+			longest = max(longest, float64(shape.BurstBytes)/shape.Rate.BytesPerSecond())
+		}
+	}
+	return 1000 * longest / p.Scale.Time
+}
+
+func classOf(m met, fluid, alone float64) string {
+	switch {
+	case !m.earlier && !m.later:
+		return ClassAlone
+	case fluid <= alone*(1+slowedBy):
+		return ClassUnslowed
+	case m.earlier && m.later:
+		return ClassBoth
+	case m.earlier:
+		return ClassNewcomer
+	}
+	return ClassIncumbent
+}
+
+// apart moves the transfers so far from each other that none meets another: replayed,
+// they take the time that each takes alone.
+func apart(records []results.Record) []results.Record {
+	const room = 1000 // ms, beyond twice the time that the transfer took in company
+	out := slices.Clone(records)
+	at := 0.0
+	for i := range out {
+		r := &out[i]
+		took := r.TransferEndMS() - r.TransferStartMS
+		// A transfer that overlaps its prefill leaves as that computes: both move.
+		r.ArrivalMS, r.TransferStartMS = r.ArrivalMS+at-r.TransferStartMS, at
+		at += 2*took + room
+	}
+	return out
+}
+
+// describe sums up a class; false when it has no transfer.
+func describe(all []classified, policy, class string, completed int) (results.TransportClass, bool) {
+	row := results.TransportClass{Policy: policy, Class: class}
+	var ratios []float64
+	for i := range all {
+		t := &all[i]
+		if t.class != class || policy != results.AllPolicies && t.policy != policy {
+			continue
+		}
+		ratios = append(ratios, t.packet/t.fluid)
+		row.ExcessMS += t.packet - t.fluid
+	}
+	if len(ratios) == 0 {
+		return row, false
+	}
+	slices.Sort(ratios)
+	row.N = len(ratios)
+	row.P50, row.P90 = analysis.Percentile(ratios, 50), analysis.Percentile(ratios, 90)
+	row.ExcessMS /= float64(completed)
+	return row, true
+}
+
+// checkAlone is nil when no transfer was alone.
+func checkAlone(all []classified) *results.AloneCheck {
+	c := &results.AloneCheck{LimitP50Pct: aloneLimitP50Pct, LimitP99Pct: aloneLimitP99Pct, Tiers: map[string]results.AloneFigures{}}
+	var ratios []float64
+	byTier := map[int][]float64{}
+	for i := range all {
+		if t := &all[i]; t.class == ClassAlone {
+			ratios = append(ratios, t.offIdeal())
+			byTier[t.tier] = append(byTier[t.tier], t.offIdeal())
+			c.Streams = max(c.Streams, t.streams)
+		}
+	}
+	if len(ratios) == 0 {
+		return nil
+	}
+	c.AloneFigures = offIdeal(ratios)
+	for tier, r := range byTier {
+		c.Tiers[strconv.Itoa(tier)] = offIdeal(r)
+	}
+	c.Within = c.P50Pct <= c.LimitP50Pct && c.P99Pct <= c.LimitP99Pct
+	return c
+}
+
+// offIdeal sums up ratios of which each should be 1; it sorts them.
+func offIdeal(ratios []float64) results.AloneFigures {
+	off := make([]float64, len(ratios))
+	for i, r := range ratios {
+		off[i] = 100 * math.Abs(r-1)
+	}
+	slices.Sort(ratios)
+	slices.Sort(off)
+	return results.AloneFigures{
+		N: len(ratios), P50Pct: 100 * math.Abs(analysis.Percentile(ratios, 50)-1), P99Pct: analysis.Percentile(off, 99),
+	}
+}

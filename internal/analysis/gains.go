@@ -1,0 +1,197 @@
+package analysis
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// computeGains compares the policies of a summary in every world.
+func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, meta *results.Meta) []results.Gain {
+	measures := gainMeasures(meta)
+	metrics := []string{results.MetricTransfer}
+	columns := map[groupKey]map[string]Column{}
+	for k, records := range byGroup {
+		columns[k] = map[string]Column{}
+		for metric, m := range measures {
+			columns[k][metric] = columnOf(records, m)
+		}
+		if slices.ContainsFunc(records, (*results.Record).HasEngine) {
+			metrics = []string{results.MetricTTFT, results.MetricTransfer, results.MetricSLO}
+		}
+	}
+	gains := []results.Gain{}
+	for _, c := range Comparisons(s.Policies, meta.Baselines) {
+		for _, m := range metrics {
+			unit := Percent
+			if m == results.MetricSLO {
+				unit = Points
+			}
+			g := results.Gain{Policy: c[0], Baseline: c[1], Metric: m, Unit: string(unit), Worlds: map[string]results.GainBasis{}}
+			effects := map[string]*effect{}
+			for w := range s.Worlds {
+				policy, baseline := groupKey{w, c[0]}, groupKey{w, c[1]}
+				gain := Figure{unit, columns[policy][m], columns[baseline][m]}
+				e := gain.effect(Requests(gain))
+				effects[w] = e
+				g.Worlds[w] = results.GainBasis{
+					Pairs: len(e.keys), PolicyNotCompleted: notCompleted(byGroup[policy]), BaselineNotCompleted: notCompleted(byGroup[baseline]),
+					CIMethod: e.Method, CIN: e.N, Reason: e.reason(m),
+				}
+			}
+			fill(&g, effects)
+			gains = append(gains, g)
+		}
+	}
+	return gains
+}
+
+// gainMeasures are what gains are counted in.
+func gainMeasures(meta *results.Meta) map[string]measure {
+	return map[string]measure{
+		results.MetricTTFT: completed(ttft), results.MetricTransfer: completed(transfer),
+		results.MetricSLO: func(r *results.Record) (float64, bool) {
+			if attained(&meta.SLO, r) {
+				return 1, judged(meta, r)
+			}
+			return 0, judged(meta, r)
+		},
+	}
+}
+
+func notCompleted(records []*results.Record) int {
+	n := 0
+	for _, r := range records {
+		if r.Status != results.Completed {
+			n++
+		}
+	}
+	return n
+}
+
+// Comparisons lists (policy, baseline) pairs in the order of the policies: each policy
+// against each one listed before it, or against the baselines named.
+func Comparisons(policies, baselines []string) [][2]string {
+	var out [][2]string
+	for i, p := range policies {
+		against := policies[:i]
+		if len(baselines) > 0 {
+			against = baselines
+		}
+		for _, b := range against {
+			if b != p && slices.Contains(policies, b) {
+				out = append(out, [2]string{p, b})
+			}
+		}
+	}
+	return out
+}
+
+// effect is a gain over some requests with the seeds' own gains.
+type effect struct {
+	Estimate
+	gain    Figure
+	keys    []Key
+	defined bool
+	bySeed  Column // as the figure of each seed's request 0; of seeds whose own gain is defined
+}
+
+// effect computes the gain. Its interval rests on the seeds' own gains, of one seed on its batches.
+func (f Figure) effect(keys []Key) *effect {
+	e := &effect{gain: f, keys: keys}
+	if e.Value, e.defined = f.Value(keys); !e.defined {
+		return e
+	}
+	all := f.on(keys)
+	for _, r := range seedRuns(keys) {
+		p := all.part(r)
+		if base := p.base(); base != 0 {
+			e.bySeed.keys = append(e.bySeed.keys, Key{Seed: keys[r.from].Seed})
+			e.bySeed.values = append(e.bySeed.values, p.value(base))
+		}
+	}
+	parts := e.bySeed.values
+	runs, method := cut(keys, seedsAlone)
+	if method == MethodBatches {
+		parts = nil
+		for _, r := range runs {
+			parts = append(parts, all.part(r).value(all.base()))
+		}
+	}
+	e.Estimate = interval(e.Value, parts, method)
+	return e
+}
+
+// value is nil where there is none.
+func (e *effect) value() *float64 {
+	if e == nil || !e.defined {
+		return nil
+	}
+	return &e.Value
+}
+
+// reason says why there is no value.
+func (e *effect) reason(metric string) string {
+	switch {
+	case e.defined:
+		return ""
+	case len(e.keys) > 0:
+		return fmt.Sprintf("the baseline's mean %s is 0", metric)
+	case e.gain.Unit == Points:
+		return "no request was judged under both policies"
+	}
+	return "no request completed under both policies"
+}
+
+// onSeedsOf is the effect over the seeds of another alone: with other seeds, a
+// difference would be one of workloads. It is the effect itself where it has no others.
+func (e *effect) onSeedsOf(other *effect) *effect {
+	if e == nil || other == nil || len(other.bySeed.keys) == 0 || len(within(e.bySeed.keys, other.bySeed)) == len(e.bySeed.keys) {
+		return e
+	}
+	return e.gain.effect(slices.DeleteFunc(slices.Clone(e.keys), func(k Key) bool {
+		return !slices.Contains(other.bySeed.keys, Key{Seed: k.Seed})
+	}))
+}
+
+// fill writes the worlds' effects into the gain's own keys, and what follows from them.
+func fill(g *results.Gain, effects map[string]*effect) {
+	packet, all, replay := effects[results.WorldPacket], effects[results.WorldFlow], effects[results.WorldReplay]
+	flow := all.onSeedsOf(packet)
+	if packet != nil {
+		g.PacketPct, g.PacketCI95 = packet.value(), packet.CI95
+	}
+	if all != nil {
+		g.FlowPct, g.FlowCI95 = all.value(), all.CI95
+	}
+	if flow != all {
+		g.FlowPairedPct, g.FlowPairedCI95 = flow.value(), flow.CI95
+	}
+	g.ReplayPct = replay.value()
+	g.GapPP = minus(g.PacketPct, flow.value())
+	g.TransportPP = minus(g.PacketPct, g.ReplayPct)
+	g.DecisionsPP = minus(g.ReplayPct, flow.value())
+	if g.GapPP != nil {
+		g.GapCI95 = gapInterval(packet.bySeed, flow.bySeed)
+	}
+}
+
+func minus(a, b *float64) *float64 {
+	if a == nil || b == nil {
+		return nil
+	}
+	return new(*a - *b)
+}
+
+// gapInterval is the interval of the seeds' own gaps, where both worlds have the same seeds.
+func gapInterval(packet, flow Column) *float64 {
+	if !slices.Equal(packet.keys, flow.keys) {
+		return nil
+	}
+	gaps := slices.Clone(packet.values)
+	for i, gain := range flow.values {
+		gaps[i] -= gain
+	}
+	return interval(0, gaps, MethodSeeds).CI95
+}
