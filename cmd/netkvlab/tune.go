@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/internal/tune"
+	"github.com/netkvlab/netkvlab/internal/sweep/tune"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 

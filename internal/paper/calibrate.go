@@ -11,10 +11,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/sweep/tune"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/internal/tune"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -86,7 +86,7 @@ func Choices() (streams, groups []int) { return []int{1, 2, 4}, []int{25, 50, 10
 type Fit struct {
 	Settings []string // of the scenario
 	Misfit   float64  // root mean square of the relative errors of the transfer times, best scaled
-	Figures  map[string]flowrun.Figures
+	Figures  map[string]analysis.TrialFigures
 	scale    float64 // of the mean prompt, which would make the errors least
 }
 
@@ -301,27 +301,27 @@ func scale(ratios []float64) (k, misfit float64) {
 
 // Means runs every policy of a scenario on its seeds and returns the means of the
 // figures over the seeds, by policy label.
-func Means(ctx context.Context, s *scenarios.Scenario) (map[string]flowrun.Figures, error) {
+func Means(ctx context.Context, s *scenarios.Scenario) (map[string]analysis.TrialFigures, error) {
 	c, err := trials.NewServing(s)
 	if err != nil {
 		return nil, err
 	}
 	n := len(s.Seeds)
-	all := make([]flowrun.Figures, n*len(s.Policies))
+	all := make([]analysis.TrialFigures, n*len(s.Policies))
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for i := range all {
 		g.Go(func() (err error) {
-			all[i], err = flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: s.Policies[i/n], Seed: s.Seeds[i%n]})
+			all[i], err = analysis.PlayTrial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: s.Policies[i/n], Seed: s.Seeds[i%n]})
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	out := map[string]flowrun.Figures{}
+	out := map[string]analysis.TrialFigures{}
 	for i, p := range s.Policies {
-		m := flowrun.Figures{Values: map[string]float64{}}
+		m := analysis.TrialFigures{Values: map[string]float64{}}
 		for _, f := range all[i*n : (i+1)*n] {
 			m.Submitted += f.Submitted
 			m.Completed += f.Completed

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/sweep"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -63,7 +63,7 @@ func TestTheDataIsWhatTheFlowWorldGives(t *testing.T) {
 			policy, seed := c.Scenario.Policies[0], c.Scenario.Seeds[0]
 			cluster, err := trials.NewServing(c.Scenario)
 			require.NoError(t, err)
-			f, err := flowrun.Trial(t.Context(), trials.Flow{Cluster: cluster}, trials.Trial{Policy: policy, Seed: seed})
+			f, err := analysis.PlayTrial(t.Context(), trials.Flow{Cluster: cluster}, trials.Trial{Policy: policy, Seed: seed})
 			require.NoError(t, err)
 			have := d.Tables[name].values[key(c.Labels, policy.Label)][seed]
 			for _, metric := range []string{"ttft_mean", "transfer_mean", "slo"} {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -211,7 +211,7 @@ func (s *Sweep) checkFigure(name string) error {
 		return &scenarios.Error{File: name, Line: f.line, Path: "figure." + key, Msg: fmt.Sprintf(format, args...)}
 	}
 	f.Metric = cmp.Or(f.Metric, "ttft_mean")
-	if _, err := flowrun.FindMetric(f.Metric); err != nil {
+	if _, err := analysis.FindMetric(f.Metric); err != nil {
 		return fault("metric", "%v", err)
 	}
 	labels := s.policies()

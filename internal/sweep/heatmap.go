@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
-	"github.com/netkvlab/netkvlab/internal/flowrun"
 )
 
 // Map is a picture in figures: a value a cell over two axes, NaN where there is none yet.
@@ -88,7 +87,7 @@ func place(axes []Axis, values []Value, x, y int) (facet string, px, py int) {
 }
 
 func newMap(f Figure, axes []Axis, x, y int, facet string) Map {
-	metric, _ := flowrun.FindMetric(f.Metric) // checked when the sweep was loaded
+	metric, _ := analysis.FindMetric(f.Metric) // checked when the sweep was loaded
 	m := Map{X: axes[x].Name, Unit: metric.Unit, Better: metric.Better, Title: fmt.Sprintf("%s of %s", f.Metric, f.Policy)}
 	if f.Baseline != "" {
 		m.Gain = true

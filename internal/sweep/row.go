@@ -7,7 +7,7 @@ import (
 	"math"
 	"strconv"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -19,7 +19,7 @@ type Row struct {
 	Seed   uint64   `json:"seed"`
 	// World is empty for the flow world of a sweep that has no other.
 	World string `json:"world,omitempty"`
-	flowrun.Figures
+	analysis.TrialFigures
 	// Of a trial in the packet world: what it is worth, and how often it was played.
 	Verdict  string   `json:"verdict,omitempty"`
 	Reasons  []string `json:"reasons,omitempty"`
@@ -86,7 +86,7 @@ func WriteCSV(w io.Writer, s *Sweep, rows []Row) error {
 		head = append(head, "world", "verdict", "attempts")
 	}
 	head = append(head, "submitted", "completed")
-	for _, m := range flowrun.Metrics() {
+	for _, m := range analysis.Metrics() {
 		head = append(head, m.Name)
 	}
 	if packet {
@@ -115,7 +115,7 @@ func (r *Row) columns(packet bool) []string {
 		line = append(line, r.World, r.Verdict, attempts)
 	}
 	line = append(line, strconv.Itoa(r.Submitted), strconv.Itoa(r.Completed))
-	for _, m := range flowrun.Metrics() {
+	for _, m := range analysis.Metrics() {
 		line = append(line, number(r.Value(m.Name)))
 	}
 	if packet {

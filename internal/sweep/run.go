@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
@@ -177,7 +177,7 @@ func (r *runner) row(cell int, t trials.Trial, records []results.Record) Row {
 	slo := results.SLO{TTFT: c.Scenario.SLO.TTFT, TBT: c.Scenario.SLO.TBT}
 	return Row{
 		Cell: cell, Labels: c.Labels, Policy: trials.Label(t.Policy), Seed: t.Seed, World: r.sweep.worldOf(t.World),
-		Figures: flowrun.Measure(records, slo),
+		TrialFigures: analysis.Measure(records, slo),
 	}
 }
 

@@ -330,5 +330,5 @@ func TestTheExampleOfTheDocumentationLoads(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	s, err := Load(file)
 	require.NoError(t, err)
-	assert.Equal(t, 72, s.Trials())
+	assert.Equal(t, 144, s.Trials())
 }

@@ -1,4 +1,4 @@
-package flowrun
+package analysis
 
 import (
 	"math"
@@ -25,14 +25,14 @@ func small(t *testing.T, settings ...string) trials.Flow {
 func TestEqualTrialsGiveEqualFigures(t *testing.T) {
 	t.Parallel()
 	p := scenarios.NewPolicy("netkv-full")
-	a, err := Trial(t.Context(), small(t), trials.Trial{Policy: p, Seed: 1})
+	a, err := PlayTrial(t.Context(), small(t), trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	c := small(t)
-	b, err := Trial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
+	b, err := PlayTrial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	c.Cluster.Forget(1)
-	b, err = Trial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
+	b, err = PlayTrial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	assert.Equal(t, 50, a.Completed)
@@ -47,7 +47,7 @@ func TestEqualTrialsGiveEqualFigures(t *testing.T) {
 func TestEveryMetricIsMeasuredWhereAClockIsHeld(t *testing.T) {
 	t.Parallel()
 	var now int64
-	f, err := Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1, Stopwatch: func() int64 { now += 1500; return now }})
+	f, err := PlayTrial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1, Stopwatch: func() int64 { now += 1500; return now }})
 	require.NoError(t, err)
 	for _, m := range Metrics() {
 		assert.False(t, math.IsNaN(f.Value(m.Name)), m.Name)
@@ -64,9 +64,9 @@ func TestPathsChangeTheNetworkOnly(t *testing.T) {
 	t.Parallel()
 	c := small(t)
 	c.Paths = flowworld.PathTier
-	f, err := Trial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
+	f, err := PlayTrial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
-	g, err := Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
+	g, err := PlayTrial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
 	assert.InDelta(t, g.Value("tier3"), f.Value("tier3"), 1e-12, "round robin does not look")
 	assert.NotEqual(t, g.Value("transfer_mean"), f.Value("transfer_mean"))
@@ -78,14 +78,14 @@ func TestWhatCannotRunIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	_, err = trials.NewServing(flows)
 	require.ErrorContains(t, err, "workload flows")
-	_, err = Trial(t.Context(), small(t), trials.Trial{Policy: scenarios.Policy{Name: "no-such"}, Seed: 1})
+	_, err = PlayTrial(t.Context(), small(t), trials.Trial{Policy: scenarios.Policy{Name: "no-such"}, Seed: 1})
 	require.Error(t, err)
 }
 
 func TestAScaleOfAutoNeedsNoHost(t *testing.T) {
 	t.Parallel()
 	c := small(t, "scale.rate=auto")
-	_, err := Trial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
+	_, err := PlayTrial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
 }
 

@@ -1,4 +1,4 @@
-package flowrun
+package analysis
 
 import (
 	"context"
@@ -7,15 +7,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// Figures are what one trial gives. Times are milliseconds of paper time over
+// TrialFigures are what one trial gives. Times are milliseconds of paper time over
 // completed requests; a figure without a value (no request completed, decisions
 // untimed) is NaN in Value and an empty field in CSV.
-type Figures struct {
+type TrialFigures struct {
 	Submitted int `json:"submitted"`
 	Completed int `json:"completed"`
 	// Values are the figures by the name of their Metric.
@@ -65,19 +64,19 @@ func FindMetric(name string) (Metric, error) {
 }
 
 // Value is the figure of that name, NaN where the trial has none.
-func (f *Figures) Value(name string) float64 {
+func (f *TrialFigures) Value(name string) float64 {
 	if v, ok := f.Values[name]; ok {
 		return v
 	}
 	return math.NaN()
 }
 
-// Trial plays a trial in the flow world and returns its figures.
-func Trial(ctx context.Context, w trials.Flow, t trials.Trial) (Figures, error) {
+// PlayTrial plays a trial in the flow world and returns its figures.
+func PlayTrial(ctx context.Context, w trials.Flow, t trials.Trial) (TrialFigures, error) {
 	t.World = results.WorldFlow
 	records, err := trials.Play(ctx, w, w.Cluster, t)
 	if err != nil {
-		return Figures{}, err
+		return TrialFigures{}, err
 	}
 	s := w.Cluster.Scenario
 	return Measure(records, results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT}), nil
@@ -85,15 +84,15 @@ func Trial(ctx context.Context, w trials.Flow, t trials.Trial) (Figures, error) 
 
 // Measure computes the figures of one trial's records, which analysis.Summarize
 // defines; here without intervals, which one trial cannot give.
-func Measure(records []results.Record, slo results.SLO) Figures {
+func Measure(records []results.Record, slo results.SLO) TrialFigures {
 	const label = "trial"
 	rows := slices.Clone(records)
 	for i := range rows {
 		rows[i].Policy = label
 	}
-	sum := analysis.Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
+	sum := Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
 	g := sum.Worlds[results.WorldFlow][label]
-	f := Figures{Submitted: g.Requests.Submitted, Completed: g.Requests.Completed, Values: map[string]float64{}}
+	f := TrialFigures{Submitted: g.Requests.Submitted, Completed: g.Requests.Completed, Values: map[string]float64{}}
 	stats := func(name string, s *results.Stats, tails bool) {
 		if s == nil {
 			return

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
-	"github.com/netkvlab/netkvlab/internal/flowrun"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -34,7 +33,7 @@ type Options struct {
 // Result is a finished search.
 type Result struct {
 	Weights scenarios.Weights
-	Metric  flowrun.Metric
+	Metric  analysis.Metric
 	// Best indexes Weights.Grid. Flat counts the points, the best among them, whose
 	// paired difference from the best is within its 95 % interval or under a per mille.
 	Best, Flat int
@@ -107,7 +106,7 @@ func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool
 
 // Check refuses options that no search can follow.
 func (o *Options) Check() error {
-	metric, err := flowrun.FindMetric(cmp.Or(o.Metric, defaultMetric))
+	metric, err := analysis.FindMetric(cmp.Or(o.Metric, defaultMetric))
 	switch {
 	case err != nil:
 		return err
@@ -129,7 +128,7 @@ func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, e
 	if err := opt.Check(); err != nil {
 		return nil, err
 	}
-	metric, err := flowrun.FindMetric(cmp.Or(opt.Metric, defaultMetric))
+	metric, err := analysis.FindMetric(cmp.Or(opt.Metric, defaultMetric))
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +148,7 @@ func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, e
 }
 
 // grid returns the metric by point and seed.
-func grid(ctx context.Context, s *scenarios.Scenario, metric flowrun.Metric, opt Options) ([][]float64, error) {
+func grid(ctx context.Context, s *scenarios.Scenario, metric analysis.Metric, opt Options) ([][]float64, error) {
 	c, err := trials.NewServing(s)
 	if err != nil {
 		return nil, err
@@ -180,7 +179,7 @@ func grid(ctx context.Context, s *scenarios.Scenario, metric flowrun.Metric, opt
 	for j, seed := range seeds {
 		for i, ratio := range points {
 			g.Go(func() error {
-				f, err := flowrun.Trial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: policy(ratio), Seed: seed})
+				f, err := analysis.PlayTrial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: policy(ratio), Seed: seed})
 				if err != nil {
 					return err
 				}
@@ -209,7 +208,7 @@ func policy(ratio float64) scenarios.Policy {
 }
 
 // judge picks the best mean, the first of equal ones, and says how flat the grid is.
-func judge(metric flowrun.Metric, scores [][]float64) *Result {
+func judge(metric analysis.Metric, scores [][]float64) *Result {
 	r := &Result{Metric: metric}
 	sign := float64(-metric.Better) // less is better after it
 	worst := math.Inf(-1)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/flowrun"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -45,7 +45,7 @@ func TestSearchIsTheSameEveryTimeAndItsWinnerIsTheLeast(t *testing.T) {
 
 func TestMoreIsBetterWhereItIs(t *testing.T) {
 	t.Parallel()
-	slo, err := flowrun.FindMetric("slo")
+	slo, err := analysis.FindMetric("slo")
 	require.NoError(t, err)
 	scores := make([][]float64, len(Ratios()))
 	for i := range scores {
