@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strconv"
 	"time"
 
-	"github.com/netkvlab/netkvlab/internal/calibration"
+	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/host/calibrate"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -20,12 +19,12 @@ func (a *app) calibrate(ctx context.Context) error {
 	}
 	progress := lab.NewProgress(a.stderr)
 	defer progress.Close()
-	c, err := calibration.Measure(ctx, func(what string) { progress.Phase("%s", what) })
+	c, err := calibrate.Measure(ctx, func(what string) { progress.Phase("%s", what) })
 	progress.Close()
 	if err != nil {
 		return err
 	}
-	if err := c.Save(a.store.Root); err != nil {
+	if err := c.Save(a.calibration); err != nil {
 		return err
 	}
 	if a.output == "json" {
@@ -34,32 +33,25 @@ func (a *app) calibrate(ctx context.Context) error {
 	return c.Print(a.stdout)
 }
 
-// carries is what this host carries, by its calibration or by cautious constants. The error
-// says why a calibration that exists is not used; the host is good all the same.
-func (a *app) carries() (scaling.Host, error) {
-	h, err := calibration.Host(a.store.Root, os.DirFS("/"), time.Now())
-	if errors.Is(err, calibration.ErrNone) {
-		err = nil
+// carries is what this host carries, by its calibration or by cautious constants. progress
+// is told why it is the constants.
+func (a *app) carries(progress *lab.Progress) host.Capacity {
+	c, why := host.Carries(a.calibration, host.Proc, time.Now())
+	if why != nil {
+		progress.Note("%v", why)
 	}
-	return h, err
+	return c
 }
 
-// chooseScale turns scale.rate: auto into a number for so many fabrics side by side, and
-// gives what a reader of the run should know of it.
-func (a *app) chooseScale(ctx context.Context, s *scenarios.Scenario, fabrics int, progress *lab.Progress) ([]string, error) {
+// chooseScale turns scale.rate: auto into a number for so many fabrics side by side on a host,
+// and gives what a reader of the run should know of it.
+func chooseScale(ctx context.Context, s *scenarios.Scenario, h host.Capacity, fabrics int, progress *lab.Progress) ([]string, error) {
 	if s.Scale.Rate > 0 {
 		return nil, nil
-	}
-	h, unused := a.carries()
-	if h.Cores == 0 {
-		return nil, unused
 	}
 	c, err := scaling.Choose(ctx, s, h, fabrics)
 	if err != nil {
 		return nil, err
-	}
-	if unused != nil {
-		progress.Note("%v", unused)
 	}
 	s.Scale.Rate = c.Rate
 	progress.Note("%s", c)
@@ -81,15 +73,11 @@ func (f *runFlags) checkParallel(detach bool) error {
 // parallelAuto lets the host decide how many fabrics run side by side.
 const parallelAuto = "auto"
 
-// fabrics is how many of them to make: no more than there are trials.
-func (a *app) fabrics(ctx context.Context, s *scenarios.Scenario, parallel string, progress *lab.Progress) (int, error) {
+// chooseFabrics is how many of them to make on a host: no more than there are trials.
+func chooseFabrics(ctx context.Context, s *scenarios.Scenario, h host.Capacity, parallel string, progress *lab.Progress) (int, error) {
 	trials := len(scaling.Trials(s))
 	if n, err := strconv.Atoi(parallel); err == nil {
 		return min(n, trials), nil
-	}
-	h, unused := a.carries()
-	if h.Cores == 0 {
-		return 0, unused
 	}
 	room, err := lab.RoomFor(s)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/report"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -149,11 +150,15 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 		return err
 	}
 	defer opt.Progress.Close()
-	fabrics, err := a.fabrics(ctx, s, f.parallel, opt.Progress)
+	var carries host.Capacity
+	if f.parallel == parallelAuto || s.Scale.Rate == 0 {
+		carries = a.carries(opt.Progress)
+	}
+	fabrics, err := chooseFabrics(ctx, s, carries, f.parallel, opt.Progress)
 	if err != nil {
 		return err
 	}
-	notes, err := a.chooseScale(ctx, s, fabrics, opt.Progress)
+	notes, err := chooseScale(ctx, s, carries, fabrics, opt.Progress)
 	if err != nil {
 		return err
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packet"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
-	"github.com/netkvlab/netkvlab/nodes"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -49,7 +49,7 @@ type run struct {
 	records []results.Record
 	// host and evidence are what the verdict is made of; host is nil in a lane that
 	// others run beside, since there is one host for all.
-	host     *fidelity.Host
+	host     *host.Watch
 	evidence fidelity.Evidence
 	// scaling is what the scale does not preserve.
 	scaling []results.ScalingFigure
@@ -72,26 +72,19 @@ type run struct {
 // Several labs of the same scenario run its trials side by side. The folder is the same
 // as one lab's, in the same order; the evidence is that of all.
 func Run(ctx context.Context, labs []*lab.Lab, opt Options) (*Outcome, error) {
-	host := fidelity.NewHost(os.DirFS("/proc"))
-	host.Own = func() time.Duration { return used(labs) }
-	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: host})
+	watch := host.NewWatch(host.Proc, own(labs)...)
+	return start(ctx, &run{opt: opt, lab: labs[0], labs: labs, plan: labs[0].Plan, host: watch})
 }
 
-// used is the CPU time of this program and of the labs' agents. Those that have ended
-// meanwhile no longer count, which makes others of them.
-func used(labs []*lab.Lab) (sum time.Duration) {
+// own are this program and the labs' agents.
+func own(labs []*lab.Lab) []int {
 	pids := []int{os.Getpid()}
 	for _, l := range labs {
 		for _, a := range l.Agents {
 			pids = append(pids, a.PID)
 		}
 	}
-	for _, pid := range pids {
-		if u, err := nodes.UsageOf(pid); err == nil {
-			sum += u.CPU
-		}
-	}
-	return sum
+	return pids
 }
 
 // Simulate runs a scenario in the flow world alone: no root, no kernel, no clock.
@@ -166,11 +159,11 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
-	host, err := results.ReadHost(os.DirFS("/"), r.opt.Version, r.opt.Runtimes)
+	machine, err := host.Describe(host.Proc, r.opt.Version, r.opt.Runtimes)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(host))
+	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(machine))
 }
 
 // policies are the scenario's, or the one pseudo-policy of explicit flows.

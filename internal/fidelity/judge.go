@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
@@ -11,12 +12,8 @@ import (
 // The limits. A figure beyond the first makes a run degraded, beyond the second
 // (where there is one) invalid.
 const (
-	// busyIdle is the idle share under which a window counts as overloaded.
-	busyIdle = 0.10
-	// Shares of overloaded windows.
+	// Shares of busy windows.
 	busyDegraded, busyInvalid = 0.02, 0.20
-	// othersNoted is the share of CPU time from which other processes are named as the cause.
-	othersNoted = 0.10
 	// stealDegraded is the share of CPU time that a hypervisor took.
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
@@ -46,7 +43,7 @@ type Evidence struct {
 	// up, agents that were lost, a fabric that is not what was planned.
 	Faults []string
 	// Host is the load while trials ran.
-	Host HostLoad
+	Host host.Load
 	// StoodStill is the longest time that the controller itself did not run.
 	StoodStill time.Duration
 	// TimerLate is the worst lateness of an agent's timer, and whose.
@@ -157,11 +154,11 @@ func (j *judge) host(e *Evidence) {
 			what = "overloaded"
 		}
 		advice := "raise scale.rate"
-		if h.Others > othersNoted {
-			advice = fmt.Sprintf("processes other than this run took %.0f%% of the CPU time: stop them, or raise scale.rate", 100*h.Others)
+		if cause, ok := h.Outside(); ok {
+			advice = cause + ": see to that, or raise scale.rate"
 		}
 		j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
-			what, 100*busyIdle, 100*share, h.Windows, Window, advice)
+			what, 100*host.BusyIdle, 100*share, h.Windows, host.Window, advice)
 	}
 	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
 	if h.SoftnetDrops > 0 {

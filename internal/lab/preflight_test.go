@@ -24,18 +24,6 @@ func TestNamesThatCannotBeALabs(t *testing.T) {
 	}
 }
 
-func TestCongestionControlIsAskedOfTheKernel(t *testing.T) {
-	t.Parallel()
-	for _, name := range CongestionControls() {
-		if name == "reno" { // the one that no kernel is without, and that needs no right
-			require.NoError(t, CongestionControl(name))
-		}
-	}
-	err := CongestionControl("nosuch")
-	require.ErrorContains(t, err, `this kernel has no "nosuch"`)
-	require.ErrorContains(t, err, "reno")
-}
-
 func TestWorkloadsAreReadBeforeTheLabIsBuilt(t *testing.T) {
 	t.Parallel()
 	s, err := scenarios.Load("trace-mooncake", "workload.trace.file=/nonexistent/t.jsonl", "scale.rate=1000")

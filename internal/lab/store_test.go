@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/netkvlab/netkvlab/nodes"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -160,25 +159,6 @@ func TestNamesFromTheCommandLineCannotLeaveTheRoot(t *testing.T) {
 		_, _, _, err = read(store(t), name)
 		require.Error(t, err, name)
 	}
-}
-
-func TestTwiceTheScaleIsHalfTheLoad(t *testing.T) {
-	s, err := scenarios.Load("paper-64gpu", "scale.rate=400")
-	require.NoError(t, err)
-	load, err := worstLoad(s)
-	require.NoError(t, err)
-	s.Scale.Rate = 800
-	halved, err := worstLoad(s)
-	require.NoError(t, err)
-	assert.InEpsilon(t, load/2, halved, 1e-6)
-}
-
-func TestUnknownCongestionControlNamesTheKnown(t *testing.T) {
-	err := CongestionControl("carrier-pigeon")
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "carrier-pigeon")
-	assert.Contains(t, err.Error(), "reno")
-	require.NoError(t, CongestionControl("reno"))
 }
 
 func TestProgressIsPlainWhereThereIsNoTerminal(t *testing.T) {
