@@ -85,7 +85,7 @@ func chooseFabrics(ctx context.Context, s *scenarios.Scenario, h host.Capacity, 
 	}
 	n, err := scaling.Parallel(ctx, s, h, min(room, trials))
 	if err == nil {
-		progress.Note("--parallel auto: %d fabrics side by side for %d trials", n, trials)
+		progress.Note("--parallel auto: %d of %d trials at a time", n, trials)
 	}
 	return n, err
 }

@@ -20,10 +20,6 @@ func UsageOf(proc string, pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	return usageOf(fs, pid)
-}
-
-func usageOf(fs procfs.FS, pid int) (Usage, error) {
 	p, err := fs.Proc(pid)
 	if err != nil {
 		return Usage{}, fmt.Errorf("usage of process %d: %w", pid, err)

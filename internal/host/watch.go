@@ -15,11 +15,12 @@ type Watch struct {
 	own    []int
 	usable func(cpu int64) bool
 
-	mu   sync.Mutex
-	load Load
-	cpu  cpuTime // summed over what was sampled
-	wall float64 // seconds that all usable CPUs had in that time
-	used time.Duration
+	mu    sync.Mutex
+	load  Load
+	cpu   cpuTime // summed over what was sampled
+	wall  float64 // seconds that all usable CPUs had in that time
+	used  time.Duration
+	since map[int]time.Duration // what each own process had used when sampling began
 
 	quit, done chan struct{}
 }
@@ -33,9 +34,14 @@ func NewWatch(proc string, own ...int) *Watch {
 // Start begins sampling.
 func (w *Watch) Start() {
 	w.quit, w.done = make(chan struct{}), make(chan struct{})
+	w.since = w.usages()
+	last, err := read(w.proc)
 	go func() {
 		defer close(w.done)
-		if err := w.run(); err != nil {
+		if err == nil {
+			err = w.run(last)
+		}
+		if err != nil {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.load.Err = fmt.Errorf("watch the host: %w", err)
@@ -47,6 +53,11 @@ func (w *Watch) Start() {
 func (w *Watch) Stop() {
 	close(w.quit)
 	<-w.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pid, u := range w.usages() {
+		w.used += max(0, u-w.since[pid])
+	}
 }
 
 // Load is what was sampled up to the last Stop.
@@ -63,42 +74,30 @@ func (w *Watch) Load() Load {
 	return l
 }
 
-func (w *Watch) run() error {
-	fs, err := procfs.NewFS(w.proc)
-	if err != nil {
-		return err
-	}
+func (w *Watch) run(last reading) error {
 	tick := time.NewTicker(Window)
 	defer tick.Stop()
-	since := w.usages(fs)
-	defer func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		for pid, u := range w.usages(fs) {
-			w.used += max(0, u-since[pid])
-		}
-	}()
-	last, err := read(fs)
-	for quit := false; err == nil && !quit; {
+	for quit := false; !quit; {
 		select {
 		case <-w.quit:
 			quit = true // what is left of a window counts to the shares, and is no window
 		case <-tick.C:
 		}
-		var now reading
-		if now, err = read(fs); err == nil {
-			w.note(last, now, !quit)
-			last = now
+		now, err := read(w.proc)
+		if err != nil {
+			return err
 		}
+		w.note(last, now, !quit)
+		last = now
 	}
-	return err
+	return nil
 }
 
 // usages is what the run's processes have used, those that are alive.
-func (w *Watch) usages(fs procfs.FS) map[int]time.Duration {
+func (w *Watch) usages() map[int]time.Duration {
 	out := map[int]time.Duration{}
 	for _, pid := range w.own {
-		if u, err := usageOf(fs, pid); err == nil {
+		if u, err := UsageOf(w.proc, pid); err == nil {
 			out[pid] = u.CPU
 		}
 	}
@@ -150,7 +149,11 @@ type reading struct {
 	pressure bool
 }
 
-func read(fs procfs.FS) (reading, error) {
+func read(proc string) (reading, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return reading{}, err
+	}
 	stat, err := fs.Stat()
 	if err != nil {
 		return reading{}, fmt.Errorf("read CPU times: %w", err)
