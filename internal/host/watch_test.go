@@ -150,18 +150,18 @@ func TestAStopIsSeen(t *testing.T) {
 	t.Parallel()
 	idle := procfs.CPUStat{Idle: 0.25}
 	for name, tt := range map[string]struct {
-		took            time.Duration
-		cpus            [2]procfs.CPUStat
-		cpuStop, progam time.Duration
+		took             time.Duration
+		cpus             [2]procfs.CPUStat
+		cpuStop, program time.Duration
 	}{
-		"nothing":                          {Window, [2]procfs.CPUStat{idle, idle}, 0, 0},
-		"the kernel's account is coarse":   {Window, [2]procfs.CPUStat{idle, {User: 0.23}}, 0, 0},
-		"a CPU that does not say":          {Window, [2]procfs.CPUStat{idle, {User: 0.13}}, 120 * time.Millisecond, 0},
-		"stolen time is accounted for":     {Window, [2]procfs.CPUStat{idle, {User: 0.13, Steal: 0.12}}, 0, 0},
-		"a window late on an idle host":    {time.Second, [2]procfs.CPUStat{{Idle: 1}, {Idle: 1}}, 0, 750 * time.Millisecond},
-		"a window late on a busy host":     {time.Second, [2]procfs.CPUStat{{User: 1}, {User: 0.9, Idle: 0.1}}, 0, 0},
-		"a little late, as timers may be":  {290 * time.Millisecond, [2]procfs.CPUStat{{Idle: 0.29}, {Idle: 0.29}}, 0, 0},
-		"the whole machine, while it work": {time.Second, [2]procfs.CPUStat{{User: 0.25}, {User: 0.25}}, 750 * time.Millisecond, 0},
+		"nothing":                            {Window, [2]procfs.CPUStat{idle, idle}, 0, 0},
+		"the kernel's account is coarse":     {Window, [2]procfs.CPUStat{idle, {User: 0.23}}, 0, 0},
+		"a CPU that does not say":            {Window, [2]procfs.CPUStat{idle, {User: 0.13}}, 120 * time.Millisecond, 0},
+		"stolen time is accounted for":       {Window, [2]procfs.CPUStat{idle, {User: 0.13, Steal: 0.12}}, 0, 0},
+		"a window late on an idle host":      {time.Second, [2]procfs.CPUStat{{Idle: 1}, {Idle: 1}}, 0, 750 * time.Millisecond},
+		"a window late on a busy host":       {time.Second, [2]procfs.CPUStat{{User: 1}, {User: 0.9, Idle: 0.1}}, 0, 0},
+		"a little late, as timers may be":    {290 * time.Millisecond, [2]procfs.CPUStat{{Idle: 0.29}, {Idle: 0.29}}, 0, 0},
+		"the whole machine, while it worked": {time.Second, [2]procfs.CPUStat{{User: 0.25}, {User: 0.25}}, 750 * time.Millisecond, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,9 +170,23 @@ func TestAStopIsSeen(t *testing.T) {
 			w.note(begun, after(Window, idle, idle), true)
 			l := w.Load()
 			assert.InDelta(t, tt.cpuStop, l.CPUStopped, float64(time.Microsecond))
-			assert.Equal(t, tt.progam, l.Stopped)
+			assert.Equal(t, tt.program, l.Stopped)
 		})
 	}
+}
+
+func TestTheLongestStopCounts(t *testing.T) {
+	t.Parallel()
+	w := watched()
+	for _, ms := range []int{100, 200, 60} {
+		stop := time.Duration(ms) * time.Millisecond
+		w.note(begun, after(Window, procfs.CPUStat{User: (Window - stop).Seconds()}, procfs.CPUStat{User: Window.Seconds()}), true)
+		late := (Window + stop).Seconds()
+		w.note(begun, after(Window+stop, procfs.CPUStat{Idle: late}, procfs.CPUStat{Idle: late}), true)
+	}
+	l := w.Load()
+	assert.InDelta(t, 200*time.Millisecond, l.CPUStopped, float64(time.Microsecond))
+	assert.Equal(t, 200*time.Millisecond, l.Stopped)
 }
 
 func TestCausesOutsideOfTheRunAreNamed(t *testing.T) {
