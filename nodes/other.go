@@ -38,9 +38,6 @@ func Alive(Agent) (bool, error) { return false, errNotLinux }
 // Exec fails.
 func Exec(context.Context, ExecSpec) (int, error) { return 0, errNotLinux }
 
-// UsageOf fails.
-func UsageOf(int) (Usage, error) { return Usage{}, errNotLinux }
-
 // StartTime fails.
 func StartTime(int) (uint64, error) { return 0, errNotLinux }
 

@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 	"strconv"
-	"time"
 )
 
 // Spec says what to start and where.
@@ -110,12 +109,6 @@ type Housing interface {
 	Prepare(ctx context.Context, specs []Spec) error
 	// NetnsOf is the path of a running agent's network namespace.
 	NetnsOf(a Agent) string
-}
-
-// Usage is what a process has used so far.
-type Usage struct {
-	ResidentBytes int64
-	CPU           time.Duration // user and system
 }
 
 // Proc is a process found in a lab's namespace.

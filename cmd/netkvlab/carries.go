@@ -2,15 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strconv"
 	"time"
 
-	"github.com/netkvlab/netkvlab/internal/calibration"
 	"github.com/netkvlab/netkvlab/internal/experiment"
+	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/host/calibrate"
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/internal/scaling"
 )
 
 // calibrate measures what this host carries, prints and saves it.
@@ -20,12 +18,12 @@ func (a *app) calibrate(ctx context.Context) error {
 	}
 	progress := lab.NewProgress(a.stderr)
 	defer progress.Close()
-	c, err := calibration.Measure(ctx, func(what string) { progress.Phase("%s", what) })
+	c, err := calibrate.Measure(ctx, func(what string) { progress.Phase("%s", what) })
 	progress.Close()
 	if err != nil {
 		return err
 	}
-	if err := c.Save(a.store.Root); err != nil {
+	if err := c.Save(a.calibration); err != nil {
 		return err
 	}
 	if a.output == "json" {
@@ -34,29 +32,20 @@ func (a *app) calibrate(ctx context.Context) error {
 	return c.Print(a.stdout)
 }
 
-// carries is what this host carries, by its calibration or by cautious constants. The error
-// says why a calibration that exists is not used; the host is good all the same.
-func (a *app) carries() (scaling.Host, error) {
-	h, err := calibration.Host(a.store.Root, os.DirFS("/"), time.Now())
-	if errors.Is(err, calibration.ErrNone) {
-		err = nil
+// carries is what this host carries, by its calibration or by cautious constants. progress
+// is told why it is the constants.
+func (a *app) carries(progress *lab.Progress) host.Capacity {
+	c, why := host.Carries(a.calibration, host.Proc, time.Now())
+	if why != nil {
+		progress.Note("%v", why)
 	}
-	return h, err
+	return c
 }
 
 // fabrics makes the fabrics of a command that was given --parallel.
 func (a *app) fabrics(parallel string, opt lab.Options) *experiment.Fabrics {
 	n, _ := strconv.Atoi(parallel) // auto: 0
-	return &experiment.Fabrics{Lab: opt, Parallel: n, Carries: func() (scaling.Host, error) {
-		h, unused := a.carries()
-		if h.Cores == 0 {
-			return h, unused
-		}
-		if unused != nil {
-			opt.Progress.Note("%v", unused)
-		}
-		return h, nil
-	}}
+	return &experiment.Fabrics{Lab: opt, Parallel: n, Carries: func() host.Capacity { return a.carries(opt.Progress) }}
 }
 
 // checkParallel refuses what is no number of fabrics.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/netkvlab/netkvlab/internal/doctor"
-	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/host/doctor"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes/docker"
@@ -46,7 +46,7 @@ default written out. All faults of a file are listed, each as file:line: key: wh
 
 // noteHost says where a valid scenario asks for what this host lacks: another may have it.
 func (a *app) noteHost(s *scenarios.Scenario) {
-	have := lab.CongestionControls()
+	have := host.CongestionControls()
 	if want := s.Transfer.CongestionControl; len(have) > 0 && !slices.Contains(have, want) {
 		fmt.Fprintf(a.stderr, "netkvlab: note: %s: transfer.congestionControl: this kernel shows no %q unless a module adds it; it has %s\n",
 			s.Name, want, strings.Join(have, ", "))
@@ -66,8 +66,7 @@ func (a *app) validate(ctx context.Context, ref string, settings []string) (*sce
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	h, _ := a.carries() // why it is not calibrated does not matter here
-	c, _, err = scaling.Resolve(ctx, c, h, 1)
+	c, _, err = scaling.Resolve(ctx, c, a.carries(nil), 1)
 	if err != nil {
 		return nil, err
 	}

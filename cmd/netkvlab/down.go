@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/netkvlab/netkvlab/internal/calibration"
 	"github.com/netkvlab/netkvlab/internal/lab"
 )
 
@@ -39,9 +38,7 @@ that is not marked as the lab's. What up --parallel made beside a lab goes with 
 			removed, err := lab.DownAll(cmd.Context(), names, opt)
 			errs := []error{err}
 			if all {
-				if err := errors.Join(a.dropImages(cmd.Context(), opt, engines), a.dropCalibration(opt)); err != nil {
-					errs = append(errs, err)
-				}
+				errs = append(errs, dropImages(cmd.Context(), opt, engines))
 			}
 			opt.Progress.Close()
 			if len(removed) > 0 || errors.Join(errs...) == nil {
@@ -50,12 +47,13 @@ that is not marked as the lab's. What up --parallel made beside a lab goes with 
 			return errors.Join(errs...)
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host")
+	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host, and the agent images")
 	return cmd
 }
 
-// dropImages removes the agent images: with --all nothing of netkvlab is to stay on the host.
-func (a *app) dropImages(ctx context.Context, opt lab.Options, engines []lab.Containers) error {
+// dropImages removes the agent images: with --all nothing of any lab is to stay on the host.
+// Its calibration is of the host and stays.
+func dropImages(ctx context.Context, opt lab.Options, engines []lab.Containers) error {
 	var errs []error
 	for _, engine := range engines {
 		images, err := engine.RemoveImages(ctx)
@@ -65,15 +63,6 @@ func (a *app) dropImages(ctx context.Context, opt lab.Options, engines []lab.Con
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// dropCalibration removes what is known of the host, for the same reason.
-func (a *app) dropCalibration(opt lab.Options) error {
-	was, err := calibration.Remove(a.store.Root)
-	if was {
-		opt.Progress.Note("removed this host's calibration; `netkvlab doctor --calibrate` makes another")
-	}
-	return err
 }
 
 func containersText(n int) string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/nodes"
 	"github.com/netkvlab/netkvlab/nodes/docker"
@@ -20,11 +21,12 @@ type app struct {
 	stdout, stderr io.Writer
 	output         string // text | json
 	store          lab.Store
+	calibration    string // folder of the host's
 }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := &app{stdout: stdout, stderr: stderr, store: lab.Store{Root: lab.DefaultRoot}}
+	a := &app{stdout: stdout, stderr: stderr, store: lab.Store{Root: lab.DefaultRoot}, calibration: host.CalibrationDir}
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
@@ -18,7 +19,7 @@ import (
 type Fabrics struct {
 	Lab lab.Options
 	// Carries tells what this host carries; it is asked only where that matters.
-	Carries func() (scaling.Host, error)
+	Carries func() host.Capacity
 	// Parallel is how many fabrics run side by side, at most; 0: as many as the host carries.
 	Parallel int
 	// Name is the lab's; "" is the scenario's. What an earlier process left of a lab of this
@@ -36,10 +37,7 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 	if f.Parallel > 0 && c.Scenario.Scale.Rate > 0 {
 		return c, fabrics, nil, nil
 	}
-	h, err := f.Carries()
-	if err != nil {
-		return nil, 0, nil, err
-	}
+	h := f.Carries()
 	if f.Parallel == 0 {
 		room, err := lab.RoomFor(c)
 		if err != nil {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/internal/fidelity"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/nodes"
 )
 
 // Work is one trial to play in the packet world.
@@ -157,11 +157,7 @@ type lane struct {
 
 func (l *lane) options() packetworld.Options {
 	return packetworld.Options{
-		Watch: func() *fidelity.Host {
-			host := fidelity.NewHost(os.DirFS("/proc"))
-			host.Own = func() time.Duration { return used(l.labs) }
-			return host
-		},
+		Watch: func() *host.Watch { return host.NewWatch(host.Proc, own(l.labs)...) },
 		Begin: func(ctx context.Context) error {
 			l.gate.wait()
 			return wait(ctx, l.lag)
@@ -210,19 +206,13 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// used is the CPU time of this program and of the labs' agents. Those that have ended
-// meanwhile no longer count: they are then taken for other processes.
-func used(labs []*lab.Lab) (sum time.Duration) {
+// own are the processes of the run: this program and the labs' agents.
+func own(labs []*lab.Lab) []int {
 	pids := []int{os.Getpid()}
 	for _, l := range labs {
 		for _, a := range l.Agents {
 			pids = append(pids, a.PID)
 		}
 	}
-	for _, pid := range pids {
-		if u, err := nodes.UsageOf(pid); err == nil {
-			sum += u.CPU
-		}
-	}
-	return sum
+	return pids
 }

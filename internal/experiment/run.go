@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -158,11 +158,11 @@ func (r *run) describe() error {
 	if err != nil {
 		return err
 	}
-	host, err := results.ReadHost(os.DirFS("/"), r.opt.Version, r.opt.Runtimes)
+	machine, err := host.Describe(host.Proc, r.opt.Version, r.opt.Runtimes)
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(host))
+	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(machine))
 }
 
 // scaled tells what the scale changed for the transfers that were measured.

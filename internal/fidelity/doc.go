@@ -4,6 +4,5 @@
 // another way gives figures that look like any other's. Every run gathers Evidence
 // before (lone transfers, the fabric against its plan), during (idle windows, timers,
 // queues, sockets) and after (bytes by link, transfers that met nobody), and Judge turns
-// it into a verdict with the measured reason. The package is pure but for host.go,
-// which reads what the host says of itself.
+// it into a verdict with the measured reason. The package is pure.
 package fidelity

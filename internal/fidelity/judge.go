@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
@@ -11,13 +12,9 @@ import (
 // The limits. A figure beyond the first makes a run degraded, beyond the second
 // (where there is one) invalid.
 const (
-	// busyIdle is the idle share under which a window counts as overloaded.
-	busyIdle = 0.10
 	// Shares of overloaded windows, and how many a trial may have whatever its length.
 	busyDegraded, busyInvalid = 0.02, 0.20
 	busyAllowed               = 2
-	// othersNoted is the share of CPU time from which other processes are named as the cause.
-	othersNoted = 0.10
 	// stealDegraded is the share of CPU time that a hypervisor took.
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
@@ -48,7 +45,7 @@ type Evidence struct {
 	// up, agents that were lost, a fabric that is not what was planned.
 	Faults []string
 	// Host is the load while the trial ran.
-	Host HostLoad
+	Host host.Load
 	// StoodStill is the longest time that the controller itself did not run.
 	StoodStill time.Duration
 	// TimerLate is the worst lateness of an agent's timer, and whose.
@@ -207,7 +204,8 @@ func (j *judge) host(e *Evidence) {
 	if h.Err != nil {
 		j.degraded("the host's idle time could not be watched: %v", h.Err)
 	}
-	if h.short(busyAllowed) && !h.outside() {
+	_, outside := cause(h)
+	if short(h, busyAllowed) && !outside {
 		j.busy(h)
 	}
 	if h.SoftnetDrops > 0 {
@@ -219,7 +217,7 @@ func (j *judge) host(e *Evidence) {
 	if !j.inside {
 		j.cause = Outside
 	}
-	if h.short(busyAllowed) && h.outside() {
+	if short(h, busyAllowed) && outside {
 		j.busy(h)
 	}
 	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
@@ -232,12 +230,12 @@ func (j *judge) host(e *Evidence) {
 }
 
 // short says that the host had too little idle time in more windows than may be.
-func (h *HostLoad) short(allowed int) bool {
+func short(h *host.Load, allowed int) bool {
 	return h.Busy > allowed && float64(h.Busy) > busyDegraded*float64(h.Windows)
 }
 
 // busy adds the reason that the host was short of CPU.
-func (j *judge) busy(h *HostLoad) {
+func (j *judge) busy(h *host.Load) {
 	defer j.note(checkBusy, len(j.Reasons))
 	share := float64(h.Busy) / float64(h.Windows)
 	what := "short of CPU"
@@ -245,21 +243,21 @@ func (j *judge) busy(h *HostLoad) {
 		what = "overloaded"
 	}
 	advice := "raise scale.rate"
-	if h.Others > othersNoted {
-		advice = fmt.Sprintf("processes other than this run took %.0f%% of the CPU time: stop them, or raise scale.rate", 100*h.Others)
+	if text, ok := h.Outside(); ok {
+		advice = text + ": see to that, or raise scale.rate"
 	}
 	j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
-		what, 100*busyIdle, 100*share, h.Windows, Window, advice)
+		what, 100*host.BusyIdle, 100*share, h.Windows, host.Window, advice)
 }
 
 // outsideIdle is the mean idle share that a host must have had without the CPU time of
 // others for those to be the cause of its windows without idle time.
 const outsideIdle = 0.25
 
-// outside says that others took the CPU time that was missing: other processes, or a hypervisor.
-func (h *HostLoad) outside() bool {
-	taken := h.Others + h.Steal
-	return taken > othersNoted && h.Idle+taken >= outsideIdle
+// cause says what outside of the experiment took the CPU time that was missing, if that is so.
+func cause(h *host.Load) (string, bool) {
+	text, ok := h.Outside()
+	return text, ok && h.Idle+h.Others+h.Steal >= outsideIdle
 }
 
 func (j *judge) transport(t *Transport) {

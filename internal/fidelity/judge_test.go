@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
@@ -16,7 +17,7 @@ import (
 // believable is the evidence of a run without fault.
 func believable() Evidence {
 	return Evidence{
-		Host:      HostLoad{Windows: 200, Busy: 4, Idle: 0.6, Steal: 0.001},
+		Host:      host.Load{Windows: 200, Busy: 4, Idle: 0.6, Steal: 0.001},
 		TimerLate: 10 * time.Millisecond, TimerLateOf: "d0",
 		Transport:   Transport{Segments: 100_000, Retransmits: 3900, QueueDrops: 1000, SegmentsPerPacket: 4, Busy: time.Minute, Limited: time.Second},
 		Ports:       Ports{Excess: 0.01, Served: 0.99, Stray: 0.001},
@@ -36,7 +37,7 @@ func TestEveryFaultHasItsReason(t *testing.T) {
 		{"path table at its end", results.VerdictInvalid, "no source port left", func(e *Evidence) { e.PortFailures = 1 }},
 		{"CPU unwatched", results.VerdictDegraded, "could not be watched: no file", func(e *Evidence) { e.Host.Err = errors.New("no file") }},
 		{"CPU short", results.VerdictDegraded, "short of CPU: under 10% idle in 2.5% of 200 windows of 250ms; raise scale.rate", func(e *Evidence) { e.Host.Busy = 5 }},
-		{"CPU taken", results.VerdictDegraded, "of 200 windows of 250ms; processes other than this run took 40% of the CPU time: stop them, or raise scale.rate", func(e *Evidence) { e.Host.Busy, e.Host.Others = 5, 0.4 }},
+		{"CPU taken", results.VerdictDegraded, "of 200 windows of 250ms; processes other than this run took 40% of the CPU time: see to that, or raise scale.rate", func(e *Evidence) { e.Host.Busy, e.Host.Others = 5, 0.4 }},
 		{"others, and enough for all", results.VerdictGood, "", func(e *Evidence) { e.Host.Others = 0.4 }},
 		{"CPU gone", results.VerdictInvalid, "overloaded: under 10% idle in 20.5%", func(e *Evidence) { e.Host.Busy = 41 }},
 		{"two short windows of few", results.VerdictGood, "", func(e *Evidence) { e.Host.Windows, e.Host.Busy = 30, 2 }},

@@ -4,13 +4,14 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // Merge takes in the evidence of another trial: what was counted adds up, shares of the
 // host's time become means, and of what was judged the worst stays. Alone is left as it is.
 func (e *Evidence) Merge(o *Evidence) {
-	e.Host.merge(&o.Host)
+	e.Host = mergeLoad(e.Host, o.Host)
 	e.Faults = append(e.Faults, o.Faults...)
 	e.StoodStill = max(e.StoodStill, o.StoodStill)
 	if o.TimerLate > e.TimerLate {
@@ -24,21 +25,21 @@ func (e *Evidence) Merge(o *Evidence) {
 	e.Asked = o.Asked
 }
 
-// merge weighs shares by the windows that they were sampled in.
-func (h *HostLoad) merge(o *HostLoad) {
-	n := float64(h.Windows + o.Windows)
-	mean := func(a, b float64) float64 {
+// mergeLoad weighs shares by the windows that they were sampled in.
+func mergeLoad(a, b host.Load) host.Load {
+	n := float64(a.Windows + b.Windows)
+	mean := func(x, y float64) float64 {
 		if n == 0 {
-			return a
+			return x
 		}
-		return (a*float64(h.Windows) + b*float64(o.Windows)) / n
+		return (x*float64(a.Windows) + y*float64(b.Windows)) / n
 	}
-	h.Idle, h.SoftIRQ, h.Steal, h.Others = mean(h.Idle, o.Idle), mean(h.SoftIRQ, o.SoftIRQ), mean(h.Steal, o.Steal), mean(h.Others, o.Others)
-	h.Windows += o.Windows
-	h.Busy += o.Busy
-	h.MemoryPressure += o.MemoryPressure
-	h.SoftnetDrops += o.SoftnetDrops
-	h.Err = cmp.Or(h.Err, o.Err)
+	return host.Load{
+		Windows: a.Windows + b.Windows, Busy: a.Busy + b.Busy, MemoryPressure: a.MemoryPressure + b.MemoryPressure,
+		Idle: mean(a.Idle, b.Idle), SoftIRQ: mean(a.SoftIRQ, b.SoftIRQ), Steal: mean(a.Steal, b.Steal), Others: mean(a.Others, b.Others),
+		SoftnetDrops: a.SoftnetDrops + b.SoftnetDrops, CPUStopped: max(a.CPUStopped, b.CPUStopped), Stopped: max(a.Stopped, b.Stopped),
+		Err: cmp.Or(a.Err, b.Err),
+	}
 }
 
 func (t *Transport) merge(o *Transport) {

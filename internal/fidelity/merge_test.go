@@ -6,13 +6,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 func TestEvidenceOfFabricsSideBySideAddsUp(t *testing.T) {
 	t.Parallel()
 	a := Evidence{
-		Host:   HostLoad{Windows: 10, Busy: 1, Idle: 0.9, Others: 0.2, SoftnetDrops: 1},
+		Host:   host.Load{Windows: 10, Busy: 1, Idle: 0.9, Others: 0.2, SoftnetDrops: 1},
 		Faults: []string{"one"}, StoodStill: time.Second, TimerLate: time.Millisecond, TimerLateOf: "p0", PortFailures: 1,
 		Transport: Transport{Segments: 10, Retransmits: 1, QueueDrops: 1, SegmentsPerPacket: 2, Busy: 4, Limited: 1},
 		Ports:     Ports{Excess: 0.1, ExcessAt: "x", Stray: 0.1, StrayAt: "y", StrayGot: 1, StrayWant: 2},
@@ -22,7 +23,7 @@ func TestEvidenceOfFabricsSideBySideAddsUp(t *testing.T) {
 		},
 	}
 	b := Evidence{
-		Host:   HostLoad{Windows: 30, Busy: 2, Idle: 0.5, Steal: 0.4, MemoryPressure: 3},
+		Host:   host.Load{Windows: 30, Busy: 2, Idle: 0.5, Steal: 0.4, MemoryPressure: 3},
 		Faults: []string{"two"}, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 2,
 		Transport: Transport{Segments: 30, Retransmits: 2, QueueDrops: 3, SegmentsPerPacket: 4, Busy: 6, Limited: 2},
 		Ports:     Ports{Excess: 0.05, ExcessAt: "z", Served: 0.8, ServedAt: "v", Stray: 0.3, StrayAt: "w", StrayGot: 5, StrayWant: 9},
@@ -36,7 +37,7 @@ func TestEvidenceOfFabricsSideBySideAddsUp(t *testing.T) {
 	assert.InDelta(t, 0.3, a.Host.Steal, 1e-12)
 	a.Host.Idle, a.Host.Steal = 0, 0
 	assert.Equal(t, Evidence{
-		Host:   HostLoad{Windows: 40, Busy: 3, Others: 0.05, SoftnetDrops: 1, MemoryPressure: 3},
+		Host:   host.Load{Windows: 40, Busy: 3, Others: 0.05, SoftnetDrops: 1, MemoryPressure: 3},
 		Faults: []string{"one", "two"}, StoodStill: time.Second, TimerLate: time.Minute, TimerLateOf: "d1", PortFailures: 3,
 		Transport: Transport{Segments: 40, Retransmits: 3, QueueDrops: 4, SegmentsPerPacket: 4, Busy: 10, Limited: 3},
 		Ports:     Ports{Excess: 0.1, ExcessAt: "x", Served: 0.8, ServedAt: "v", Stray: 0.3, StrayAt: "w", StrayGot: 5, StrayWant: 9},

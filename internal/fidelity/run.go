@@ -37,7 +37,7 @@ func JudgeRun(trials []Trial, alone *results.AloneCheck, interrupted bool) resul
 		j.degraded("the run was cut short: the requests that ended are not a sample of all")
 	}
 	// What all trials together show is said only where no trial has said it for itself.
-	if all.Host.short(0) && !found(trials, checkBusy) {
+	if short(&all.Host, 0) && !found(trials, checkBusy) {
 		j.busy(&all.Host)
 	}
 	if all.Oracle.Polls > 0 && !found(trials, checkBackground) {

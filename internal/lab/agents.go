@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/nodes"
 )
@@ -69,7 +70,7 @@ func (l *Lab) startAgents(ctx context.Context) error {
 func (l *Lab) specs(members []*fabric.Node) []nodes.Spec {
 	common := nodes.Spec{
 		Lab: l.Name(), Executable: l.opt.Executable, Leash: l.opt.Leash,
-		NetAdmin: !everybodys(l.Scenario.Transfer.CongestionControl),
+		NetAdmin: !host.AnyUsersCongestionControl(l.Scenario.Transfer.CongestionControl),
 	}
 	if len(members) > fewAgents {
 		common.Threads = 1

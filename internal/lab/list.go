@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
@@ -47,7 +48,7 @@ func (i *Info) measure(agents []nodes.Agent) {
 	for _, a := range agents {
 		m := AgentInfo{Node: a.Node, ID: a.ID, PID: a.PID}
 		if alive, err := nodes.Alive(a); err == nil && alive {
-			if u, err := nodes.UsageOf(a.PID); err == nil { // else it has just ended
+			if u, err := host.UsageOf(host.Proc, a.PID); err == nil { // else it has just ended
 				m.Alive, m.MemoryBytes, m.CPUSeconds = true, u.ResidentBytes, u.CPU.Seconds()
 			}
 		}

@@ -4,16 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -99,7 +96,7 @@ func queues(p *fabric.Plan) error {
 
 // congestion asks for the congestion control, and for the queues that it needs.
 func congestion(s *scenarios.Scenario, p *fabric.Plan) error {
-	if err := CongestionControl(s.Transfer.CongestionControl); err != nil {
+	if err := host.TryCongestionControl(s.Transfer.CongestionControl); err != nil {
 		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
 	if p.Marks() {
@@ -108,17 +105,6 @@ func congestion(s *scenarios.Scenario, p *fabric.Plan) error {
 		}
 	}
 	return nil
-}
-
-// CongestionControls lists what the kernel has at the moment; modules may add to it.
-func CongestionControls() []string {
-	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
-	if err != nil {
-		return nil // no proc file system: the caller's own attempt decides
-	}
-	have := strings.Fields(string(text))
-	slices.Sort(have)
-	return have
 }
 
 func bytesOfAgent(s *scenarios.Scenario) int64 {
@@ -131,7 +117,7 @@ func bytesOfAgent(s *scenarios.Scenario) int64 {
 // fits compares the lab with the host's memory and its CPUs.
 func fits(ctx context.Context, c *trials.Cluster) error {
 	s, p := c.Scenario, c.Plan
-	free, err := availableMemory()
+	free, err := host.AvailableMemory(host.Proc)
 	if err != nil {
 		return err
 	}
@@ -147,7 +133,9 @@ func fits(ctx context.Context, c *trials.Cluster) error {
 // notTooFast refuses a scale at which the host could not even carry what is left of it:
 // the fabric full, unless the scenario's own transfers never fill it.
 func notTooFast(ctx context.Context, c *trials.Cluster) error {
-	times := worstLoad(c) / capacity()
+	// What no host of its size fails to carry; what this one really carries is for auto.
+	carries := host.Uncalibrated(runtime.NumCPU())
+	times := host.FullLoad(c.Plan) / carries.Of(c.Plan)
 	if times <= overload {
 		return nil
 	}
@@ -155,7 +143,7 @@ func notTooFast(ctx context.Context, c *trials.Cluster) error {
 	if err != nil {
 		return err
 	}
-	if times = d.On(scaling.Uncalibrated(runtime.NumCPU()), c.Plan).Busy(); times <= hopeless {
+	if times = d.On(carries, c.Plan).Busy(); times <= hopeless {
 		return nil
 	}
 	return fmt.Errorf("%s is too fast for this host: at scale.rate %g it asks for %.0f times what its CPUs forward; use scale.rate %.0f or more, or auto",
@@ -177,7 +165,7 @@ const mostFlowQueues = 45_000
 // fewer if they would have too many queues for flows.
 func RoomFor(c *trials.Cluster) (int, error) {
 	s, p := c.Scenario, c.Plan
-	free, err := availableMemory()
+	free, err := host.AvailableMemory(host.Proc)
 	if err != nil {
 		return 0, err
 	}
@@ -187,22 +175,4 @@ func RoomFor(c *trials.Cluster) (int, error) {
 		room = min(room, max(1, mostFlowQueues/p.FlowQueues()))
 	}
 	return room, nil
-}
-
-// availableMemory reads what the kernel thinks can be used without swapping.
-func availableMemory() (int64, error) {
-	data, err := os.ReadFile("/proc/meminfo")
-	if err != nil {
-		return 0, fmt.Errorf("read the host's memory: %w", err)
-	}
-	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
-			kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("read the host's memory: %w", err)
-			}
-			return kib << 10, nil
-		}
-	}
-	return 0, errors.New("read the host's memory: /proc/meminfo has no MemAvailable")
 }

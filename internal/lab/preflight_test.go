@@ -22,15 +22,3 @@ func TestNamesThatCannotBeALabs(t *testing.T) {
 		assert.Less(t, len(err.Error()), 300)
 	}
 }
-
-func TestCongestionControlIsAskedOfTheKernel(t *testing.T) {
-	t.Parallel()
-	for _, name := range CongestionControls() {
-		if name == "reno" { // the one that no kernel is without, and that needs no right
-			require.NoError(t, CongestionControl(name))
-		}
-	}
-	err := CongestionControl("nosuch")
-	require.ErrorContains(t, err, `this kernel has no "nosuch"`)
-	require.ErrorContains(t, err, "reno")
-}

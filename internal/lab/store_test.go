@@ -15,9 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -161,24 +159,6 @@ func TestNamesFromTheCommandLineCannotLeaveTheRoot(t *testing.T) {
 		_, _, err = read(store(t), name)
 		require.Error(t, err, name)
 	}
-}
-
-func TestTwiceTheScaleIsHalfTheLoad(t *testing.T) {
-	s, err := scenarios.Load("paper-64gpu", "scale.rate=400")
-	require.NoError(t, err)
-	c, err := trials.New(s)
-	require.NoError(t, err)
-	twice, err := c.Rescale(800)
-	require.NoError(t, err)
-	assert.InEpsilon(t, worstLoad(c)/2, worstLoad(twice), 1e-6)
-}
-
-func TestUnknownCongestionControlNamesTheKnown(t *testing.T) {
-	err := CongestionControl("carrier-pigeon")
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), "carrier-pigeon")
-	assert.Contains(t, err.Error(), "reno")
-	require.NoError(t, CongestionControl("reno"))
 }
 
 func TestProgressIsPlainWhereThereIsNoTerminal(t *testing.T) {

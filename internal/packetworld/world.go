@@ -12,6 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -21,7 +22,7 @@ import (
 // Options say what happens around a trial. The zero value lets one lab play alone.
 type Options struct {
 	// Watch makes a watch of this host for one trial.
-	Watch func() *fidelity.Host
+	Watch func() *host.Watch
 	// Begin returns when a trial that is ready may begin, and End is called when its last
 	// byte is there: where trials run side by side they begin and end together. Nil: at once.
 	Begin func(ctx context.Context) error

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/netkvlab/netkvlab/internal/host"
 )
 
 // The files of a run folder that this package writes.
@@ -130,8 +132,8 @@ func (w *Writer) writeLocked(name string, data []byte) error {
 func (w *Writer) WriteScenario(yaml []byte) error { return w.WriteFile(ScenarioFile, yaml) }
 
 // WriteHost writes host.json.
-func (w *Writer) WriteHost(h *Host) error {
-	data, err := marshal(HostFile, h)
+func (w *Writer) WriteHost(m *host.Machine) error {
+	data, err := marshal(HostFile, m)
 	if err != nil {
 		return err
 	}

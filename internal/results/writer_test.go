@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/host"
 )
 
 // madeSummary is a summary of which this package needs to know the format alone.
@@ -45,9 +47,9 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	for i := range records {
 		require.NoError(t, w.Append(&records[i]))
 	}
-	host := &Host{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
+	machine := &host.Machine{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
 	require.NoError(t, w.WriteScenario([]byte("name: made-up\n")))
-	require.NoError(t, w.WriteHost(host))
+	require.NoError(t, w.WriteHost(machine))
 	summary := madeSummary()
 	require.NoError(t, w.Finish(summary))
 	require.NoError(t, w.Close(), "after Finish, Close has nothing to do")
@@ -57,7 +59,7 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, records, run.Records)
 	assert.Equal(t, summary, run.Summary)
-	assert.Equal(t, host, run.Host)
+	assert.Equal(t, machine, run.Host)
 	assert.Equal(t, "name: made-up\n", string(run.Scenario))
 }
 

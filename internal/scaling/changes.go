@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -14,9 +15,6 @@ import (
 
 // forwarding is the host's own part of a round trip over six hops when idle (docs/fidelity.md).
 const forwarding = 25 * time.Microsecond
-
-// frameBytes is a full frame as a rate counts it.
-const frameBytes = frameBits / 8
 
 // Changes sets what scaling does not preserve beside the unscaled cluster: the packets of
 // a transfer of so many bytes (paper units, 0: unknown), what a path of the highest
@@ -45,15 +43,15 @@ func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error
 		out = append(out, results.ScalingFigure{What: what, Unit: unit, Unscaled: significant(unscaled), Scaled: significant(now)})
 	}
 	if payload > 0 {
-		add("mean transfer", "packets", payload/segmentBytes, payload/p.Scale.Rate/segmentBytes)
+		add("mean transfer", "packets", payload/host.SegmentBytes, payload/p.Scale.Rate/host.SegmentBytes)
 	}
 	add(fmt.Sprintf("in flight on a tier %d path", tier), "packets",
-		one.narrowest*2*paper.Seconds()/frameBytes, scaled.narrowest*2*emulated.Seconds()/frameBytes)
+		one.narrowest*2*paper.Seconds()/host.FrameBytes, scaled.narrowest*2*emulated.Seconds()/host.FrameBytes)
 	queue := "its narrowest switch queue"
 	if p.Fair() {
 		queue = "a flow's queue at its narrowest switch port"
 	}
-	add(queue, "packets", one.queue/frameBytes, scaled.queue/frameBytes)
+	add(queue, "packets", one.queue/host.FrameBytes, scaled.queue/host.FrameBytes)
 	add("that queue's delay when full", "ms", 1e3*one.queue/one.narrowest, 1e3*scaled.queue/scaled.narrowest/p.Scale.Time)
 	add("latency of an idle path", "ms", 1e3*(paper.Seconds()+one.serialize), 1e3*(emulated.Seconds()+scaled.serialize)/p.Scale.Time)
 	return out, nil
@@ -86,7 +84,7 @@ func pathOf(p *fabric.Plan, from, to fabric.NodeID, segments int) path {
 		if segments == 0 {
 			segments = max(1, port.GSOMaxSegs) // the first hop is the sender's own
 		}
-		out.serialize += float64(segments) * frameBytes / rate
+		out.serialize += float64(segments) * host.FrameBytes / rate
 		if p.Nodes[port.Node].IsSwitch() && rate < out.narrowest {
 			out.narrowest, out.queue = rate, float64(port.Shape.LimitBytes)
 		}

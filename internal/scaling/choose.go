@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -18,7 +19,7 @@ const (
 	idleMean = 0.5
 	// peakShare of the windows may be busier than peakBusy. A run is degraded when
 	// more than 2 % of them are: half is left for what is not foreseen.
-	peakShare, peakBusy = 0.01, 0.90
+	peakShare, peakBusy = 0.01, 1 - host.BusyIdle
 	// idleBeside is what fabrics side by side must leave on average at the slowest links that
 	// they may have. Their peaks are flatter than the sum says, which sees no queues: nine
 	// that were expected to leave 45 % on average, and nothing at times, left 55 % and were
@@ -46,7 +47,7 @@ type Choice struct {
 
 // String is the choice in a sentence, for notes.
 func (c Choice) String() string {
-	by := "cautious constants (netkvlab doctor --calibrate measures this host)"
+	by := "cautious constants"
 	if c.Calibrated {
 		by = "this host's calibration"
 	}
@@ -62,7 +63,7 @@ func (c Choice) String() string {
 // trials side by side: half of it idle on average, and bursts too. Where only links under
 // 15 Mbit/s would do for several fabrics, it stops at those if two fifths are idle. A scale
 // that the scenario gives is kept.
-func Choose(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (Choice, error) {
+func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int) (Choice, error) {
 	if rate := c.Scenario.Scale.Rate; rate > 0 {
 		return Choice{Rate: rate, Fabrics: fabrics}, nil
 	}
@@ -94,7 +95,7 @@ func Choose(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (Choice
 }
 
 // Resolve is the cluster at the scale that Choose gives.
-func Resolve(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (*trials.Cluster, Choice, error) {
+func Resolve(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int) (*trials.Cluster, Choice, error) {
 	choice, err := Choose(ctx, c, h, fabrics)
 	if err != nil || !choice.Auto {
 		return c, choice, err
@@ -106,7 +107,7 @@ func Resolve(ctx context.Context, c *trials.Cluster, h Host, fabrics int) (*tria
 // Parallel is how many fabrics may run a cluster's trials side by side, at most
 // `most`: as many as the host carries at the given scale, or, where the scale is auto,
 // while no link becomes slower than 15 Mbit/s. One is always allowed.
-func Parallel(ctx context.Context, c *trials.Cluster, h Host, most int) (int, error) {
+func Parallel(ctx context.Context, c *trials.Cluster, h host.Capacity, most int) (int, error) {
 	most = min(most, len(c.Policies())*len(c.Scenario.Seeds))
 	if most < 2 {
 		return 1, nil
@@ -136,7 +137,7 @@ func slowestPlan(c *trials.Cluster) (*fabric.Plan, error) {
 		if err != nil {
 			return nil, err
 		}
-		narrowest, _ := Grain(p)
+		narrowest, _ := host.Grain(p)
 		rate = smallest
 		for r := range scales() {
 			if float64(narrowest)/r >= float64(slowest) {
@@ -164,9 +165,9 @@ func (c Choice) fits() bool { return c.Idle >= idleMean && 1-c.PeakIdle <= peakB
 func (c Choice) Busy() float64 { return 1 - c.Idle }
 
 // On tells what a host would have left of its cores with a plan.
-func (d *Demand) On(h Host, p *fabric.Plan) Choice {
-	narrowest, segments := Grain(p)
-	perCore := h.perCore(narrowest, segments)
+func (d *Demand) On(h host.Capacity, p *fabric.Plan) Choice {
+	narrowest, segments := host.Grain(p)
+	perCore := h.PerCore(narrowest, segments)
 	if segments < 8 {
 		perCore *= eased
 	}

@@ -6,11 +6,11 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -18,15 +18,10 @@ import (
 
 const (
 	// window is that of the fidelity verdict, in real time.
-	window = 250 * time.Millisecond
-	// ackShare is what acknowledgements add to the packets of a transfer.
-	ackShare = 1.34
+	window = host.Window
 	// backgroundShare is what a packet of background costs beside one of a transfer: many slow
 	// flows, each with a timer of its own at either end. Measured at 20 % of all links.
 	backgroundShare = 2.2
-	// segmentBytes is the payload of a full segment, frameBits its frame's size.
-	segmentBytes = 1448
-	frameBits    = 1514 * 8
 	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
 	// Of 256 idle ones each took 0.0003.
 	coresPerAgent = 0.0005
@@ -158,7 +153,7 @@ func windowsOf(p *fabric.Plan, records []results.Record) []slot {
 			hops = 2 * float64(r.Tier)
 		}
 		for _, st := range r.Streams {
-			spread(windows, r.TransferStartMS/width, (r.TransferStartMS+st.LastMS)/width, ackShare*hops*float64(st.Bytes)/segmentBytes)
+			spread(windows, r.TransferStartMS/width, (r.TransferStartMS+st.LastMS)/width, host.AckShare*hops*float64(st.Bytes)/host.SegmentBytes)
 		}
 	}
 	return windows
@@ -190,7 +185,7 @@ func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
 			bits += 2 * u.Tier3 * float64(l.Rate)
 		}
 	}
-	return backgroundShare * bits / frameBits / p.Scale.Time
+	return backgroundShare * bits / (8 * host.FrameBytes) / p.Scale.Time
 }
 
 // busy tells how many cores a host needs at a scale, on average and in the busiest

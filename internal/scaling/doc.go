@@ -2,7 +2,7 @@
 //
 // A scenario's rate scale S divides rates and bytes alike, so that times stay and the
 // host has S times fewer packets to forward. The smallest S is the best emulation that
-// the host can carry. What it can carry is a Host: packet-hops a second and core,
+// the host can carry. What it can carry is a host.Capacity: packet-hops a second and core,
 // measured by `netkvlab doctor --calibrate`, or cautious constants. What the scenario
 // will ask for is a Demand: the flow world runs its trials, which takes milliseconds
 // and whose times do not depend on S, and the bytes of its transfers fall into the

@@ -7,14 +7,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // two is a host of two cores like the one that docs/fidelity.md measures.
-func two() Host {
-	return Host{Cores: 2, Calibrated: true, Steps: []Step{
+func two() host.Capacity {
+	return host.Capacity{Cores: 2, Calibrated: true, Steps: []host.Step{
 		{Rate: 25e6, Segments: 2, HopsPerCore: 300e3}, {Rate: 62.5e6, Segments: 4, HopsPerCore: 451e3},
 		{Rate: 125e6, Segments: 4, HopsPerCore: 550e3}, {Rate: 250e6, Segments: 4, HopsPerCore: 589e3},
 	}}
@@ -29,7 +30,7 @@ func load64(t *testing.T, settings ...string) *trials.Cluster {
 	return c
 }
 
-func choose(t *testing.T, s *trials.Cluster, h Host, fabrics int) Choice {
+func choose(t *testing.T, s *trials.Cluster, h host.Capacity, fabrics int) Choice {
 	t.Helper()
 	c, err := Choose(t.Context(), s, h, fabrics)
 	require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestTheChosenScaleLeavesTheHostIdleTime(t *testing.T) {
 	assert.GreaterOrEqual(t, c.PeakIdle, 0.1)
 	assert.LessOrEqual(t, c.Rate, 200.0, "what two such cores carry of the paper's cluster")
 	assert.Contains(t, c.String(), "this host's calibration")
-	assert.Contains(t, choose(t, load64(t), Uncalibrated(2), 1).String(), "doctor --calibrate")
+	assert.Contains(t, choose(t, load64(t), host.Uncalibrated(2), 1).String(), "cautious constants")
 }
 
 func TestAGivenScaleIsKeptAndTheTimeScaleAlways(t *testing.T) {
@@ -69,7 +70,7 @@ func TestWhatWantsMoreOfTheHostIsScaledMore(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		s       *trials.Cluster
-		host    Host
+		host    host.Capacity
 		fabrics int
 		more    bool
 	}{
@@ -99,7 +100,7 @@ func TestTheSameScenarioAndHostGiveTheSameChoice(t *testing.T) {
 
 func TestLoadBeyondAnyScaleIsRefused(t *testing.T) {
 	t.Parallel()
-	slow := Host{Cores: 1, Steps: []Step{{Rate: 1, Segments: 1, HopsPerCore: 10}}}
+	slow := host.Capacity{Cores: 1, Steps: []host.Step{{Rate: 1, Segments: 1, HopsPerCore: 10}}}
 	_, err := Choose(t.Context(), load64(t), slow, 1)
 	require.ErrorContains(t, err, "at no scale up to 32000")
 }
@@ -120,31 +121,26 @@ func TestFabricsSideBySideStayWithinWhatTheHostCarries(t *testing.T) {
 	c := choose(t, load64(t), two(), n)
 	p, err := at(load64(t), c.Rate)
 	require.NoError(t, err)
-	narrowest, _ := Grain(p)
+	narrowest, _ := host.Grain(p)
 	assert.GreaterOrEqual(t, narrowest, slowest, "no link is slowed down further for company")
 }
 
-func TestTheCoarsestStepThatIsNotTooCoarseCounts(t *testing.T) {
+func TestFabricsSideBySideAskForAllTheirTraffic(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
-		rate     scenarios.BitsPerSecond
-		segments int
-		want     float64
-	}{
-		"a measured grain":                   {125e6, 4, 550e3},
-		"between two":                        {100e6, 4, 451e3},
-		"faster than any":                    {10e9, 4, 589e3},
-		"larger bursts than any":             {250e6, 16, 589e3},
-		"two segments on fast links":         {250e6, 2, 300e3},
-		"slower than any":                    {5e6, 2, 300e3},
-		"four segments on links of two's":    {30e6, 4, 300e3},
-		"single segments, finer than any":    {25e6, 1, 180e3},
-		"rounded down a little by the scale": {124.9e6, 4, 550e3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			assert.InDelta(t, tt.want, two().perCore(tt.rate, tt.segments), 1)
-		})
-	}
+	l := &trialLoads{background: 600, agents: 16, windows: make([][]slot, 3)}
+	d := l.sideBySide(3)
+	assert.InDelta(t, 1800, d.background, 1e-9)
+	assert.Equal(t, 48, d.agents)
+	mean, _ := d.busy(1e3, 2)
+	assert.InDelta(t, 48*coresPerAgent+1800.0/2/1e3, mean, 1e-9)
+}
+
+func TestAChoiceSaysWhatIsExpectedToBeIdle(t *testing.T) {
+	t.Parallel()
+	text := Choice{Auto: true, Rate: 800, Fabrics: 3, Calibrated: true, Idle: 0.55, PeakIdle: 0.3}.String()
+	assert.Equal(t, "scale.rate: auto chose 800 for 3 fabrics side by side by this host's calibration: 55% idle expected on average, 30% in the busiest hundredth of the time", text)
+	text = Choice{Auto: true, Rate: 800, Fabrics: 1, Idle: 0.45, PeakIdle: -0.2}.String()
+	assert.Contains(t, text, " 0% in the busiest hundredth", "no host is less than not idle")
 }
 
 func TestSpreadingKeepsTheAmount(t *testing.T) {
@@ -172,7 +168,7 @@ func TestTheLoadHoldsAllBytesOfTheTransfers(t *testing.T) {
 	require.NoError(t, err)
 	want := 0.0
 	for i := range records {
-		want += ackShare * 2 * float64(records[i].Tier) * float64(records[i].MovedBytesEmulated) / segmentBytes
+		want += host.AckShare * 2 * float64(records[i].Tier) * float64(records[i].MovedBytesEmulated) / host.SegmentBytes
 	}
 	got, decoding := 0.0, 0.0
 	for _, w := range windowsOf(p, records) {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/calibration"
+	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/host/calibrate"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
@@ -163,23 +164,23 @@ func TestParallelRefusesWhatMakesNoSense(t *testing.T) {
 // setAside takes a calibration that this host has out of the way until the test's end.
 func setAside(t *testing.T) {
 	t.Helper()
-	const dir, file = "/run/netkvlab", "/run/netkvlab/calibration.json"
+	file := filepath.Join(host.CalibrationDir, "calibration.json")
 	data, err := os.ReadFile(file)
 	if err == nil {
 		require.NoError(t, os.Remove(file))
 	}
 	t.Cleanup(func() {
-		_, err := calibration.Remove(dir)
-		require.NoError(t, err)
 		if data != nil {
-			require.NoError(t, os.MkdirAll(dir, 0o755))
-			require.NoError(t, os.WriteFile(file, data, 0o600))
+			require.NoError(t, os.WriteFile(file, data, 0o644))
+			return
 		}
+		require.NoError(t, os.RemoveAll(file))
+		_ = os.Remove(host.CalibrationDir) // which the first calibration makes
 	})
 }
 
 func TestAutoGoesByTheCalibration(t *testing.T) {
-	absent(t, calibration.Lab)
+	absent(t, calibrate.Lab)
 	absent(t, "e2e-auto")
 	setAside(t)
 	var o outcome
@@ -189,7 +190,7 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 	})
 	require.Zero(t, o.code, o.stderr)
 	assert.Contains(t, o.stdout, "PACKET-HOPS/S A CORE")
-	c, err := calibration.Read("/run/netkvlab")
+	c, err := host.ReadCalibration(host.CalibrationDir)
 	require.NoError(t, err)
 	require.Len(t, c.Steps, 5)
 	for _, s := range c.Steps {
@@ -197,7 +198,7 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 	}
 	assert.Greater(t, c.Saturated.HopsPerSecond, 10e3)
 	assert.Positive(t, c.OneFlow.BitsPerSecond)
-	nothingOf(t, calibration.Lab)
+	nothingOf(t, calibrate.Lab)
 
 	s := scenario(t, "e2e-auto", "rate: 400", "rate: auto", "policies: [rr, netkv-full]", "policies: [rr]")
 	dir := filepath.Join(t.TempDir(), "run")
@@ -208,14 +209,28 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 	assert.Contains(t, strings.Join(sum.Fidelity.Notes, "\n"), "auto chose")
 
 	c.Kernel = "0.0.1"
-	require.NoError(t, c.Save("/run/netkvlab"))
+	require.NoError(t, c.Save(host.CalibrationDir))
 	up = mustRun(t, "up", s, "--worlds", "packet", "--out", filepath.Join(t.TempDir(), "run"))
 	assert.Contains(t, up.stderr, "the calibration is of Linux 0.0.1")
 	assert.Contains(t, up.stderr, "cautious constants")
 }
 
+// The command runs where there are no labs but its own, since --all means all: with a /run and
+// a /var/cache of its own.
+func TestDownAllLeavesTheCalibration(t *testing.T) {
+	script := fmt.Sprintf(`export DOCKER_HOST=unix:///nonexistent
+mount -t tmpfs none /run; mount -t tmpfs none /var/cache
+mkdir -p %[1]s /run/netkvlab/e2e-none; echo measured >%[1]s/calibration.json
+%[2]s down --all
+cat %[1]s/calibration.json; ls /run`, host.CalibrationDir, binary)
+	out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--propagation", "private", "sh", "-ec", script).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "e2e-none: removed")
+	assert.True(t, strings.HasSuffix(string(out), "\nmeasured\n"), "%s", out)
+}
+
 func TestAnInterruptedCalibrationLeavesNothing(t *testing.T) {
-	absent(t, calibration.Lab)
+	absent(t, calibrate.Lab)
 	setAside(t)
 	for _, after := range []time.Duration{600, 900, 1300, 2500} {
 		cmd, _, errs := command(t.Context(), t.TempDir(), "doctor", "--calibrate")
@@ -226,6 +241,6 @@ func TestAnInterruptedCalibrationLeavesNothing(t *testing.T) {
 		if !strings.Contains(errs.String(), "when the host is quiet") {
 			assert.Equal(t, 130, cmd.ProcessState.ExitCode(), "after %d ms: %s", after, errs)
 		}
-		nothingOf(t, calibration.Lab)
+		nothingOf(t, calibrate.Lab)
 	}
 }

@@ -1,4 +1,4 @@
-package scaling
+package host
 
 import (
 	"cmp"
@@ -6,6 +6,14 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/scenarios"
+)
+
+const (
+	// AckShare is the packets of a transfer with its acknowledgements, beside those without.
+	AckShare = 1.34
+	// SegmentBytes is the payload of a full segment, FrameBytes its frame as a rate counts it.
+	SegmentBytes = 1448
+	FrameBytes   = 1514
 )
 
 // Step is what one core forwards of traffic that has one grain.
@@ -18,8 +26,8 @@ type Step struct {
 	HopsPerCore float64 `json:"hops_per_core"`
 }
 
-// Host is what a host forwards.
-type Host struct {
+// Capacity is what a host forwards.
+type Capacity struct {
 	Cores int
 	Steps []Step
 	// Calibrated: the steps were measured on this host.
@@ -28,8 +36,8 @@ type Host struct {
 
 // Uncalibrated is a host of which nothing but its cores is known. The steps are the
 // lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md), so on the safe side.
-func Uncalibrated(cores int) Host {
-	return Host{Cores: cores, Steps: []Step{
+func Uncalibrated(cores int) Capacity {
+	return Capacity{Cores: cores, Steps: []Step{
 		{Rate: 10e6, Segments: 2, HopsPerCore: 290e3},
 		{Rate: 25e6, Segments: 4, HopsPerCore: 375e3},
 		{Rate: 100e6, Segments: 8, HopsPerCore: 650e3},
@@ -40,32 +48,29 @@ func Uncalibrated(cores int) Host {
 // that was: a burst half as long costs a third to a half of the packets.
 const unmeasured = 0.6
 
-// perCore is what one core forwards in a fabric: of the steps that are no coarser than
-// it, the coarsest.
-func (h Host) perCore(narrowest scenarios.BitsPerSecond, segments int) float64 {
+// PerCore is the packet-hops a second that one core forwards in a fabric with such narrowest
+// links and bursts (see Grain): of the steps that are no coarser, the coarsest.
+func (c Capacity) PerCore(narrowest scenarios.BitsPerSecond, segments int) float64 {
 	best := Step{}
-	for _, s := range h.Steps {
+	for _, s := range c.Steps {
 		if s.Segments <= segments && float64(s.Rate) <= 1.01*float64(narrowest) &&
 			cmp.Or(cmp.Compare(s.Segments, best.Segments), cmp.Compare(s.Rate, best.Rate)) > 0 {
 			best = s
 		}
 	}
-	if best.HopsPerCore > 0 || len(h.Steps) == 0 {
+	if best.HopsPerCore > 0 || len(c.Steps) == 0 {
 		return best.HopsPerCore
 	}
-	least := slices.MinFunc(h.Steps, func(a, b Step) int { return cmp.Compare(a.HopsPerCore, b.HopsPerCore) })
+	least := slices.MinFunc(c.Steps, func(a, b Step) int { return cmp.Compare(a.HopsPerCore, b.HopsPerCore) })
 	if least.Segments > segments {
 		return unmeasured * least.HopsPerCore
 	}
 	return least.HopsPerCore
 }
 
-// Capacity is the packet-hops a second that the host forwards in a fabric when it does
-// nothing else.
-func (h Host) Capacity(p *fabric.Plan) float64 {
-	narrowest, segments := Grain(p)
-	return h.perCore(narrowest, segments) * float64(h.Cores)
-}
+// Of is the packet-hops a second that all cores forward in a fabric when they do nothing
+// else.
+func (c Capacity) Of(p *fabric.Plan) float64 { return c.PerCore(Grain(p)) * float64(c.Cores) }
 
 // Grain is the rate of a plan's narrowest link and the most segments that a sender
 // hands down at once, NVLinks aside.
@@ -81,4 +86,21 @@ func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 		segments = max(segments, l.A.GSOMaxSegs, l.B.GSOMaxSegs)
 	}
 	return narrowest, segments
+}
+
+// FullLoad is the packet-hops a second of a fabric in which every transfer that fits is
+// under way: core links full with six hops each, and the rest of the senders' NICs with four.
+func FullLoad(p *fabric.Plan) float64 {
+	var nics, cores float64 // emulated bits a second, one direction
+	for i := range p.Links {
+		l := &p.Links[i]
+		switch {
+		case l.Tier == 3:
+			cores += float64(l.RateEmulated)
+		case l.Tier == 1 && (len(p.Prefill) == 0 || p.Nodes[l.A.Node].Role == fabric.RolePrefill):
+			nics += float64(l.RateEmulated)
+		}
+	}
+	far := min(nics, cores)
+	return AckShare / (8 * FrameBytes) * (6*far + 4*(nics-far))
 }

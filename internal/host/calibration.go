@@ -1,4 +1,4 @@
-package calibration
+package host
 
 import (
 	"encoding/json"
@@ -8,16 +8,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"text/tabwriter"
 	"time"
 
 	"github.com/google/renameio/v2"
-
-	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/scaling"
 )
 
-// Calibration is what was measured on a host.
+// Calibration is what was measured of a host. It is the host's and no lab's: it has a
+// folder of its own, outlives labs and boots, and is believed while kernel and CPU
+// stay the same (Valid).
 type Calibration struct {
 	Format   int       `json:"format"`
 	Kernel   string    `json:"kernel"` // release
@@ -25,23 +25,21 @@ type Calibration struct {
 	CPUs     int       `json:"cpus"` // that this process may use
 	Date     time.Time `json:"date"`
 	// Steps are what a core forwards by grain, links full and the host not.
-	Steps []scaling.Step `json:"steps"`
+	Steps []Step `json:"steps"`
 	// OneFlow is what a single flow gets through six hops, and Saturated what all cores
 	// forward when flows ask for more.
-	OneFlow   Load `json:"one_flow"`
-	Saturated Load `json:"saturated"`
+	OneFlow   Throughput `json:"one_flow"`
+	Saturated Throughput `json:"saturated"`
 	// TimerIdle and TimerLoaded are lateness of timers, on the idle host and beside full
 	// links of 125 Mbit/s.
 	TimerIdle   Lateness `json:"timer_idle"`
 	TimerLoaded Lateness `json:"timer_loaded"`
 	// Others is the share of the CPUs that other programs used, before or after.
 	Others float64 `json:"others"`
-
-	busy []float64 // cores, of each step
 }
 
-// Load is what went through the scratch fabric.
-type Load struct {
+// Throughput is what went through the scratch fabric.
+type Throughput struct {
 	HopsPerSecond float64 `json:"hops_per_second"` // packets times hops
 	BitsPerSecond float64 `json:"bits_per_second"` // payload
 	Idle          float64 `json:"idle"`            // share of the CPUs
@@ -54,27 +52,40 @@ type Lateness struct {
 	Max float64 `json:"max_us"`
 }
 
+// CalibrationDir is where this host's calibration is kept: it cost eight seconds, holds
+// nothing that cannot be measured again, and stays when the last lab is gone.
+const CalibrationDir = "/var/cache/netkvlab"
+
 const (
-	format = 1
-	// fileName is that of the calibration in the folder of labs, which only takes
-	// folders for labs.
-	fileName = "calibration.json"
+	calibrationFormat = 1
+	calibrationFile   = "calibration.json"
 	// validFor is how long a calibration is believed: hosts change in ways that
 	// neither kernel nor CPU tell.
 	validFor = 90 * 24 * time.Hour
+	// othersPrinted is the share of the CPUs in other hands that is worth a remark.
+	othersPrinted = 0.05
 )
 
-// ErrNone says that this host was never calibrated.
-var ErrNone = errors.New("this host is not calibrated")
+// ErrNone says that this host was never calibrated, and what would help.
+var ErrNone = errors.New("this host is not calibrated, so cautious constants hold: `netkvlab doctor --calibrate` measures what it carries")
 
-// Save writes a calibration into the folder of labs.
+// NewCalibration is one of this host, now, without what is to be measured.
+func NewCalibration(proc string, now time.Time) (*Calibration, error) {
+	m, err := Describe(proc, "", nil)
+	if err != nil {
+		return nil, err
+	}
+	return &Calibration{Format: calibrationFormat, Kernel: m.Kernel, CPUModel: m.CPUModel, CPUs: m.CPUsUsable, Date: now.UTC().Truncate(time.Second)}, nil
+}
+
+// Save writes a calibration into a folder, and makes the folder.
 func (c *Calibration) Save(dir string) error {
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
 	if err == nil {
-		err = renameio.WriteFile(filepath.Join(dir, fileName), append(data, '\n'), 0o644)
+		err = renameio.WriteFile(filepath.Join(dir, calibrationFile), append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("save the calibration: %w", err)
@@ -82,9 +93,9 @@ func (c *Calibration) Save(dir string) error {
 	return nil
 }
 
-// Read reads the calibration of a folder of labs, whoever's it is; ErrNone if there is none.
-func Read(dir string) (*Calibration, error) {
-	data, err := os.ReadFile(filepath.Join(dir, fileName))
+// ReadCalibration reads the calibration of a folder, whatever host it is of; ErrNone if there is none.
+func ReadCalibration(dir string) (*Calibration, error) {
+	data, err := os.ReadFile(filepath.Join(dir, calibrationFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNone
 	}
@@ -93,34 +104,21 @@ func Read(dir string) (*Calibration, error) {
 	}
 	var c Calibration
 	if err := json.Unmarshal(data, &c); err != nil {
-		return nil, fmt.Errorf("the calibration in %s is damaged (%w)", filepath.Join(dir, fileName), err)
+		return nil, fmt.Errorf("the calibration in %s is damaged (%w)", filepath.Join(dir, calibrationFile), err)
 	}
 	return &c, nil
 }
 
-// Remove deletes the calibration of a folder of labs, and says whether there was one.
-func Remove(dir string) (bool, error) {
-	err := os.Remove(filepath.Join(dir, fileName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("remove the calibration: %w", err)
-	}
-	_ = os.Remove(dir) // which stays where there are labs
-	return true, nil
-}
-
-// Valid says whether a calibration tells of a host now; the error says why not.
-func (c *Calibration) Valid(h *results.Host, now time.Time) error {
+// Valid says whether a calibration is this machine's now; the error says why not.
+func (c *Calibration) Valid(m *Machine, now time.Time) error {
 	again := "measure again with `netkvlab doctor --calibrate`"
 	switch age := now.Sub(c.Date); {
-	case c.Format != format:
-		return fmt.Errorf("the calibration has format %d, this netkvlab reads %d: %s", c.Format, format, again)
-	case c.Kernel != h.Kernel:
-		return fmt.Errorf("the calibration is of Linux %s, this is %s: %s", c.Kernel, h.Kernel, again)
-	case c.CPUModel != h.CPUModel || c.CPUs != h.CPUsUsable:
-		return fmt.Errorf("the calibration is of %d CPUs (%s), this host has %d (%s): %s", c.CPUs, c.CPUModel, h.CPUsUsable, h.CPUModel, again)
+	case c.Format != calibrationFormat:
+		return fmt.Errorf("the calibration has format %d, this netkvlab reads %d: %s", c.Format, calibrationFormat, again)
+	case c.Kernel != m.Kernel:
+		return fmt.Errorf("the calibration is of Linux %s, this is %s: %s", c.Kernel, m.Kernel, again)
+	case c.CPUModel != m.CPUModel || c.CPUs != m.CPUsUsable:
+		return fmt.Errorf("the calibration is of %d CPUs (%s), this host has %d (%s): %s", c.CPUs, c.CPUModel, m.CPUsUsable, m.CPUModel, again)
 	case age > validFor || age < -validFor:
 		return fmt.Errorf("the calibration is of %s: %s", c.Date.Format(time.DateOnly), again)
 	case len(c.Steps) == 0:
@@ -129,22 +127,22 @@ func (c *Calibration) Valid(h *results.Host, now time.Time) error {
 	return nil
 }
 
-// Host is what a scale is chosen by: the valid calibration of a folder of labs, or
-// cautious constants and the reason why.
-func Host(dir string, root fs.FS, now time.Time) (scaling.Host, error) {
-	h, err := results.ReadHost(root, "", nil)
+// Carries is what this host carries: by the valid calibration of a folder, or by cautious
+// constants. The error says why by constants, ErrNone where nothing was ever measured;
+// the capacity can be used all the same.
+func Carries(dir, proc string, now time.Time) (Capacity, error) {
+	m, err := Describe(proc, "", nil)
 	if err != nil {
-		return scaling.Host{}, err
+		return Uncalibrated(runtime.NumCPU()), err
 	}
-	none := scaling.Uncalibrated(h.CPUsUsable)
-	c, err := Read(dir)
+	c, err := ReadCalibration(dir)
 	if err == nil {
-		err = c.Valid(h, now)
+		err = c.Valid(m, now)
 	}
 	if err != nil {
-		return none, err
+		return Uncalibrated(m.CPUsUsable), err
 	}
-	return scaling.Host{Cores: c.CPUs, Steps: c.Steps, Calibrated: true}, nil
+	return Capacity{Cores: c.CPUs, Steps: c.Steps, Calibrated: true}, nil
 }
 
 // Print writes the calibration for a person.
@@ -158,7 +156,7 @@ func (c *Calibration) Print(w io.Writer) error {
 	fmt.Fprintln(t, "\nLOAD\tPACKET-HOPS/S\tPAYLOAD\tIDLE")
 	for _, l := range []struct {
 		name string
-		Load
+		Throughput
 	}{{"one flow", c.OneFlow}, {"saturated", c.Saturated}} {
 		fmt.Fprintf(t, "%s\t%s\t%.2f Gbit/s\t%.0f%%\n", l.name, thousands(l.HopsPerSecond), l.BitsPerSecond/1e9, 100*l.Idle)
 	}
@@ -169,7 +167,7 @@ func (c *Calibration) Print(w io.Writer) error {
 	}{{"idle", c.TimerIdle}, {"loaded", c.TimerLoaded}} {
 		fmt.Fprintf(t, "%s\t%.0f us\t%.0f us\t%.0f us\n", l.name, l.P50, l.P99, l.Max)
 	}
-	if c.Others > busyNoted {
+	if c.Others > othersPrinted {
 		fmt.Fprintf(t, "\nOther programs used %.0f%% of the CPUs: on a quiet host the figures may be higher.\n", 100*c.Others)
 	}
 	return t.Flush()

@@ -1,4 +1,4 @@
-package calibration
+package calibrate
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/kvagent"
 )
 
@@ -170,10 +171,10 @@ func (r *rig) packets() (sum uint64, err error) {
 }
 
 // measure tells what goes through the fabric for a while.
-func (r *rig) measure(ctx context.Context) (Load, error) {
+func (r *rig) measure(ctx context.Context) (host.Throughput, error) {
 	before, err := r.packets()
 	if err != nil {
-		return Load{}, err
+		return host.Throughput{}, err
 	}
 	bytes, since := r.received(), time.Now()
 	var took time.Duration
@@ -186,10 +187,10 @@ func (r *rig) measure(ctx context.Context) (Load, error) {
 		return n, err
 	})
 	if err != nil {
-		return Load{}, err
+		return host.Throughput{}, err
 	}
 	s := took.Seconds()
-	return Load{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received()-bytes) / s, Idle: idle}, nil
+	return host.Throughput{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received()-bytes) / s, Idle: idle}, nil
 }
 
 // stop ends all flows and waits for them. A reset leaves nothing behind that would hold

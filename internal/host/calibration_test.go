@@ -1,44 +1,33 @@
-package calibration
+package host
 
 import (
 	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/scaling"
 )
 
 func measured() *Calibration {
 	return &Calibration{
-		Format: format, Kernel: "6.18.1", CPUModel: "Model", CPUs: 2, Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Steps:   []scaling.Step{{Rate: 25e6, Segments: 2, HopsPerCore: 300e3}},
-		OneFlow: Load{HopsPerSecond: 761e3, BitsPerSecond: 1.43e9, Idle: 0.5},
+		Format: calibrationFormat, Kernel: "6.18.1", CPUModel: "Model", CPUs: 2, Date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Steps:   []Step{{Rate: 25e6, Segments: 2, HopsPerCore: 300e3}},
+		OneFlow: Throughput{HopsPerSecond: 761e3, BitsPerSecond: 1.43e9, Idle: 0.5},
 	}
 }
 
 func TestACalibrationComesBackAsSaved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "labs")
-	_, err := Read(dir)
+	_, err := ReadCalibration(dir)
 	require.ErrorIs(t, err, ErrNone)
 	c := measured()
 	require.NoError(t, c.Save(dir))
-	got, err := Read(dir)
+	got, err := ReadCalibration(dir)
 	require.NoError(t, err)
 	assert.Equal(t, c, got)
-	was, err := Remove(dir)
-	require.NoError(t, err)
-	assert.True(t, was)
-	assert.NoDirExists(t, dir, "nothing else was in it")
-	was, err = Remove(dir)
-	require.NoError(t, err)
-	assert.False(t, was)
 }
 
 func TestOnlyThisHostsFreshCalibrationIsValid(t *testing.T) {
@@ -59,7 +48,7 @@ func TestOnlyThisHostsFreshCalibrationIsValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := measured()
 			tt.change(c)
-			err := c.Valid(&results.Host{Kernel: "6.18.1", CPUModel: "Model", CPUsUsable: 2}, now)
+			err := c.Valid(&Machine{Kernel: "6.18.1", CPUModel: "Model", CPUsUsable: 2}, now)
 			if tt.says == "" {
 				require.NoError(t, err)
 				return
@@ -72,28 +61,33 @@ func TestOnlyThisHostsFreshCalibrationIsValid(t *testing.T) {
 }
 
 func TestWithoutAValidCalibrationTheConstantsHold(t *testing.T) {
-	root := fstest.MapFS{
-		"proc/sys/kernel/osrelease": {Data: []byte("6.18.1\n")},
-		"proc/cpuinfo":              {Data: []byte("processor : 0\nmodel name : Model\n")},
-		"proc/meminfo":              {Data: []byte("MemTotal: 1024 kB\n")},
-	}
+	proc := procOf(t, map[string]string{
+		"sys/kernel/osrelease": "6.18.1\n",
+		"cpuinfo":              "processor : 0\nmodel name : Model\n",
+		"meminfo":              "MemTotal: 1024 kB\n",
+	})
 	dir := t.TempDir()
-	h, err := Host(dir, root, time.Now())
+	h, err := Carries(dir, proc, time.Now())
 	require.ErrorIs(t, err, ErrNone)
-	assert.Equal(t, scaling.Uncalibrated(h.Cores), h)
+	assert.ErrorContains(t, err, "doctor --calibrate", "the way out")
+	assert.Equal(t, Uncalibrated(h.Cores), h)
 
-	c := measured()
-	c.CPUs, c.Date = h.Cores, time.Now()
+	c, err := NewCalibration(proc, time.Now())
+	require.NoError(t, err)
+	c.Steps = measured().Steps
 	require.NoError(t, c.Save(dir))
-	h, err = Host(dir, root, time.Now())
+	h, err = Carries(dir, proc, time.Now())
 	require.NoError(t, err)
 	assert.True(t, h.Calibrated)
 	assert.Equal(t, c.Steps, h.Steps)
 
-	require.NoError(t, os.WriteFile(filepath.Join(dir, fileName), []byte(`{"format"`), 0o600))
-	h, err = Host(dir, root, time.Now())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, calibrationFile), []byte(`{"format"`), 0o600))
+	h, err = Carries(dir, proc, time.Now())
 	require.ErrorContains(t, err, "damaged")
 	assert.False(t, h.Calibrated)
+	assert.Positive(t, h.Cores)
+	h, err = Carries(dir, t.TempDir(), time.Now())
+	require.Error(t, err, "a host that says nothing")
 	assert.Positive(t, h.Cores)
 }
 

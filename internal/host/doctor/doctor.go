@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
-	"github.com/netkvlab/netkvlab/internal/lab"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/nodes/docker"
 )
 
@@ -72,7 +72,7 @@ func Examine(ctx context.Context, engine *docker.Engine) *Report {
 			Name: "tcp " + cc, Required: cc == "cubic", Need: "CONFIG_TCP_CONG_" + strings.ToUpper(cc),
 			Without: "transfer.congestionControl: " + cc + " is refused",
 		}
-		err := lab.CongestionControl(cc)
+		err := host.TryCongestionControl(cc)
 		r.add(c, err, unix.ENOENT) // EPERM, say, tells nothing about the kernel
 	}
 	r.add(Check{

@@ -1,17 +1,19 @@
-package calibration
+// Package calibrate measures what this host carries, in a scratch fabric made of the
+// parts that labs are made of: packet-hops a second and core at the grains that plans
+// use, one flow and as many as saturate it, and how late timers are. It takes some eight
+// seconds, lives in namespaces of its own and removes them also when it is interrupted.
+// Start reading at Measure.
+package calibrate
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
-	"github.com/netkvlab/netkvlab/internal/fidelity"
-	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/scaling"
+	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -27,8 +29,8 @@ const (
 	// part is one of the measurements of which the best counts, since neighbours can only
 	// make one worse; there are parts of them.
 	part, parts = 300 * time.Millisecond, 3
-	// busyNoted of the CPUs in other hands is worth a remark, busyRefused spoils the result.
-	busyNoted, busyRefused = 0.05, 0.25
+	// busyRefused of the CPUs in other hands spoils the result.
+	busyRefused = 0.25
 	// timers is how many wake-ups are measured, one every millisecond.
 	timers = 400
 	// undoTime bounds the clean-up after an interruption.
@@ -58,13 +60,19 @@ var (
 	saturated = 5.0
 )
 
+// measurement is a calibration in the making.
+type measurement struct {
+	*host.Calibration
+	busy []float64 // cores, of each step
+}
+
 // Measure calibrates this host. progress is told what is going on.
-func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
-	h, err := results.ReadHost(os.DirFS("/"), "", nil)
+func Measure(ctx context.Context, progress func(string)) (*host.Calibration, error) {
+	blank, err := host.NewCalibration(host.Proc, time.Now())
 	if err != nil {
 		return nil, err
 	}
-	c := &Calibration{Format: format, Kernel: h.Kernel, CPUModel: h.CPUModel, CPUs: h.CPUsUsable, Date: time.Now().UTC().Truncate(time.Second)}
+	c := &measurement{Calibration: blank}
 	progress("calibrating: the idle host")
 	var before, after float64
 	if c.TimerIdle, before, err = others(ctx); err != nil {
@@ -90,37 +98,37 @@ func Measure(ctx context.Context, progress func(string)) (*Calibration, error) {
 		s := &c.Steps[i]
 		s.HopsPerCore *= c.busy[i] / max(c.busy[i]-min(before, after)*float64(c.CPUs), c.busy[i]/2)
 	}
-	return c, nil
+	return c.Calibration, nil
 }
 
 // others looks at the host while nothing of ours runs, at how late timers are and how
 // much of the CPUs other programs use, and refuses to measure beside much.
-func others(ctx context.Context) (Lateness, float64, error) {
+func others(ctx context.Context) (host.Lateness, float64, error) {
 	idle, late, err := watched(ctx, func(ctx context.Context) ([]time.Duration, error) {
 		return kvagent.TimerLateness(ctx, timers, time.Millisecond)
 	})
 	if err != nil {
-		return Lateness{}, 0, err
+		return host.Lateness{}, 0, err
 	}
 	if 1-idle > busyRefused {
-		return Lateness{}, 0, fmt.Errorf("other programs use %.0f%% of the CPUs: calibrate when the host is quiet", 100*(1-idle))
+		return host.Lateness{}, 0, fmt.Errorf("other programs use %.0f%% of the CPUs: calibrate when the host is quiet", 100*(1-idle))
 	}
 	return lateness(late), 1 - idle, nil
 }
 
 // watched gives the host's idle share while something is done.
 func watched[T any](ctx context.Context, do func(context.Context) (T, error)) (idle float64, out T, err error) {
-	host := fidelity.NewHost(os.DirFS("/proc"))
-	host.Start()
+	w := host.NewWatch(host.Proc)
+	w.Start()
 	out, err = do(ctx)
-	host.Stop()
-	l := host.Load()
+	w.Stop()
+	l := w.Load()
 	return l.Idle, out, errors.Join(err, l.Err)
 }
 
 // onFabric makes the scratch fabric at a scale, works on it and removes it, also when
 // the context ends.
-func (c *Calibration) onFabric(ctx context.Context, pods int, scale float64, work func(context.Context, *rig) error) (err error) {
+func (c *measurement) onFabric(ctx context.Context, pods int, scale float64, work func(context.Context, *rig) error) (err error) {
 	s, err := scenarios.Parse(Lab, fmt.Appendf(nil, scratch, pods))
 	if err != nil {
 		return err
@@ -148,7 +156,7 @@ func (c *Calibration) onFabric(ctx context.Context, pods int, scale float64, wor
 }
 
 // step fills all links and takes what a core forwards from what it did and its idle time.
-func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
+func (c *measurement) step(ctx context.Context, r *rig, timed bool) error {
 	if err := r.start(ctx, r.pairs()); err != nil {
 		return err
 	}
@@ -173,18 +181,18 @@ func (c *Calibration) step(ctx context.Context, r *rig, timed bool) error {
 		}
 		c.TimerLoaded = lateness(late)
 	}
-	narrowest, segments := scaling.Grain(r.plan)
-	c.Steps = append(c.Steps, scaling.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore})
+	narrowest, segments := host.Grain(r.plan)
+	c.Steps = append(c.Steps, host.Step{Rate: narrowest, Segments: segments, HopsPerCore: perCore})
 	c.busy = append(c.busy, cores)
 	return nil
 }
 
 // saturate measures one flow, and then all.
-func (c *Calibration) saturate(ctx context.Context, r *rig) error {
+func (c *measurement) saturate(ctx context.Context, r *rig) error {
 	pairs := r.pairs()
 	for _, m := range []struct {
 		pairs []pair
-		into  *Load
+		into  *host.Throughput
 	}{{pairs[:1], &c.OneFlow}, {pairs[1:], &c.Saturated}} {
 		if err := r.start(ctx, m.pairs); err != nil {
 			return err
@@ -211,12 +219,12 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func lateness(late []time.Duration) Lateness {
+func lateness(late []time.Duration) host.Lateness {
 	if len(late) == 0 {
-		return Lateness{}
+		return host.Lateness{}
 	}
 	slices.Sort(late)
 	us := func(i int) float64 { return float64(late[i]) / float64(time.Microsecond) }
 	n := len(late)
-	return Lateness{P50: us(n / 2), P99: us(n * 99 / 100), Max: us(n - 1)}
+	return host.Lateness{P50: us(n / 2), P99: us(n * 99 / 100), Max: us(n - 1)}
 }

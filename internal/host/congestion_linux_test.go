@@ -1,0 +1,23 @@
+package host
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCongestionControlIsAskedOfTheKernel(t *testing.T) {
+	t.Parallel()
+	for _, name := range CongestionControls() {
+		if name == "reno" { // the one that no kernel is without, and that needs no right
+			require.NoError(t, TryCongestionControl(name))
+			assert.True(t, AnyUsersCongestionControl(name))
+		}
+	}
+	err := TryCongestionControl("nosuch")
+	require.ErrorContains(t, err, `this kernel has no "nosuch"`)
+	require.ErrorContains(t, err, "reno")
+	assert.True(t, AnyUsersCongestionControl(""), "the default")
+	assert.False(t, AnyUsersCongestionControl("nosuch"))
+}

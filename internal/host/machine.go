@@ -1,0 +1,148 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/prometheus/procfs"
+)
+
+// Machine is host.json: what a reader needs to judge or repeat a run. It holds no
+// host, user or network names.
+type Machine struct {
+	Netkvlab     string `json:"netkvlab"` // version
+	Go           string `json:"go"`
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	Kernel       string `json:"kernel"` // release, as uname -r
+	// CPUModel is absent where the kernel does not name it (most ARM machines).
+	CPUModel string `json:"cpu_model,omitempty"`
+	// CPUs counts the logical CPUs of the host, CPUsUsable those this process may run on.
+	CPUs        int   `json:"cpus"`
+	CPUsUsable  int   `json:"cpus_usable"`
+	MemoryBytes int64 `json:"memory_bytes"`
+	// CongestionControls are those the kernel offers, CongestionControl its default;
+	// what a run's sockets used is the scenario's transfer.congestionControl.
+	CongestionControls []string `json:"congestion_controls"`
+	CongestionControl  string   `json:"congestion_control"`
+	// Sysctls of the host that touch the agents' TCP; one that this kernel lacks is absent.
+	Sysctls map[string]string `json:"sysctls"`
+	// Runtimes maps a container runtime to its version; empty when none was used.
+	Runtimes map[string]string `json:"runtimes"`
+}
+
+// recordedSysctls are read from the host. Namespaces inherit some and reset others.
+var recordedSysctls = []string{
+	"kernel.sched_autogroup_enabled",
+	"net.core.default_qdisc",
+	"net.core.netdev_budget",
+	"net.core.netdev_budget_usecs",
+	"net.core.rmem_max",
+	"net.core.somaxconn",
+	"net.core.wmem_max",
+	"net.ipv4.ip_local_port_range",
+	"net.ipv4.tcp_ecn",
+	"net.ipv4.tcp_mem",
+	"net.ipv4.tcp_no_metrics_save",
+	"net.ipv4.tcp_rmem",
+	"net.ipv4.tcp_slow_start_after_idle",
+	"net.ipv4.tcp_wmem",
+}
+
+// Describe describes the host whose proc file system this is. version is netkvlab's;
+// runtimes may be nil. What the kernel does not offer is left out; only an unreadable
+// proc is an error, and only on Linux: elsewhere the kernel's figures are absent.
+func Describe(proc, version string, runtimes map[string]string) (*Machine, error) {
+	m := &Machine{
+		Netkvlab: version, Go: runtime.Version(), OS: runtime.GOOS, Architecture: runtime.GOARCH,
+		CPUs: runtime.NumCPU(), CPUsUsable: runtime.NumCPU(), CongestionControls: []string{},
+		Sysctls: map[string]string{}, Runtimes: map[string]string{},
+	}
+	for name, v := range runtimes {
+		m.Runtimes[name] = v
+	}
+	if runtime.GOOS != "linux" {
+		return m, nil
+	}
+	if err := m.read(proc); err != nil {
+		return nil, fmt.Errorf("describe the host: %w", err)
+	}
+	return m, nil
+}
+
+func (m *Machine) read(proc string) error {
+	cpus, err := os.ReadFile(filepath.Join(proc, "cpuinfo"))
+	if err != nil {
+		return err
+	}
+	m.CPUs = 0
+	for line := range strings.Lines(string(cpus)) {
+		switch key, value, _ := strings.Cut(line, ":"); strings.TrimSpace(key) {
+		case "processor":
+			m.CPUs++
+		case "model name":
+			m.CPUModel = strings.TrimSpace(value)
+		}
+	}
+	memory, err := meminfo(proc)
+	if err != nil {
+		return err
+	}
+	if memory.MemTotalBytes != nil {
+		m.MemoryBytes = int64(*memory.MemTotalBytes)
+	}
+	var errs []error
+	read := func(name string) string {
+		v, err := sysctl(proc, name)
+		errs = append(errs, err)
+		return v
+	}
+	m.Kernel = read("kernel.osrelease")
+	m.CongestionControls = append(m.CongestionControls, strings.Fields(read("net.ipv4.tcp_available_congestion_control"))...)
+	m.CongestionControl = read("net.ipv4.tcp_congestion_control")
+	for _, name := range recordedSysctls {
+		if v := read(name); v != "" {
+			m.Sysctls[name] = v
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// sysctl reads a kernel parameter, its values separated by single spaces; "" where this
+// kernel has none of that name.
+func sysctl(proc, name string) (string, error) {
+	data, err := os.ReadFile(filepath.Join(proc, "sys", filepath.FromSlash(strings.ReplaceAll(name, ".", "/"))))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("sysctl %s: %w", name, err)
+	}
+	return strings.Join(strings.Fields(string(data)), " "), nil
+}
+
+func meminfo(proc string) (procfs.Meminfo, error) {
+	p, err := procfs.NewFS(proc)
+	if err != nil {
+		return procfs.Meminfo{}, err
+	}
+	m, err := p.Meminfo()
+	if err != nil {
+		return m, fmt.Errorf("read the host's memory: %w", err)
+	}
+	return m, nil
+}
+
+// AvailableMemory is what the kernel thinks can be used without swapping, in bytes.
+func AvailableMemory(proc string) (int64, error) {
+	m, err := meminfo(proc)
+	if err != nil {
+		return 0, err
+	}
+	if m.MemAvailableBytes == nil {
+		return 0, fmt.Errorf("read the host's memory: %s/meminfo has no MemAvailable", proc)
+	}
+	return int64(*m.MemAvailableBytes), nil
+}

@@ -1,0 +1,207 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/procfs"
+)
+
+// Watch samples the host's load while something runs. Start and Stop may alternate; Load
+// gives what was sampled between them.
+type Watch struct {
+	proc   string
+	own    []int
+	usable func(cpu int64) bool
+
+	mu    sync.Mutex
+	load  Load
+	cpu   cpuTime // summed over what was sampled
+	wall  float64 // seconds that all usable CPUs had in that time
+	used  time.Duration
+	since map[int]time.Duration // what each own process had used when sampling began
+
+	quit, done chan struct{}
+}
+
+// NewWatch watches the host whose proc file system this is, for a run whose processes are
+// own; none where nobody knows.
+func NewWatch(proc string, own ...int) *Watch {
+	return &Watch{proc: proc, own: own, usable: usableCPUs()}
+}
+
+// Start begins sampling.
+func (w *Watch) Start() {
+	w.quit, w.done = make(chan struct{}), make(chan struct{})
+	w.since = w.usages()
+	last, err := read(w.proc)
+	go func() {
+		defer close(w.done)
+		if err == nil {
+			err = w.run(last)
+		}
+		if err != nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.load.Err = fmt.Errorf("watch the host: %w", err)
+		}
+	}()
+}
+
+// Stop ends it and waits until all is counted.
+func (w *Watch) Stop() {
+	close(w.quit)
+	<-w.done
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for pid, u := range w.usages() {
+		w.used += max(0, u-w.since[pid])
+	}
+}
+
+// Load is what was sampled up to the last Stop.
+func (w *Watch) Load() Load {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	l := w.load
+	if w.wall > 0 {
+		l.Idle, l.SoftIRQ, l.Steal = w.cpu.idle/w.wall, w.cpu.softirq/w.wall, w.cpu.steal/w.wall
+		if len(w.own) > 0 {
+			l.Others = max(0, w.cpu.processes-w.used.Seconds()) / w.wall
+		}
+	}
+	return l
+}
+
+func (w *Watch) run(last reading) error {
+	tick := time.NewTicker(Window)
+	defer tick.Stop()
+	for quit := false; !quit; {
+		select {
+		case <-w.quit:
+			quit = true // what is left of a window counts to the shares, and is no window
+		case <-tick.C:
+		}
+		now, err := read(w.proc)
+		if err != nil {
+			return err
+		}
+		w.note(last, now, !quit)
+		last = now
+	}
+	return nil
+}
+
+// usages is what the run's processes have used, those that are alive.
+func (w *Watch) usages() map[int]time.Duration {
+	out := map[int]time.Duration{}
+	for _, pid := range w.own {
+		if u, err := UsageOf(w.proc, pid); err == nil {
+			out[pid] = u.CPU
+		}
+	}
+	return out
+}
+
+// note takes in what happened between two readings: a whole window or the rest of one.
+func (w *Watch) note(from, to reading, window bool) {
+	took := to.at.Sub(from.at)
+	var all cpuTime
+	wall, unaccounted := 0.0, time.Duration(0)
+	for id, now := range to.cpus {
+		before, ok := from.cpus[id]
+		if !ok || !w.usable(id) {
+			continue
+		}
+		d := timeOf(now).minus(timeOf(before))
+		all = all.plus(d)
+		wall += took.Seconds()
+		unaccounted = max(unaccounted, took-time.Duration(d.all*float64(time.Second)))
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cpu, w.wall = w.cpu.plus(all), w.wall+wall
+	w.load.SoftnetDrops += to.drops - from.drops
+	if unaccounted >= stopNoted {
+		w.load.CPUStopped = max(w.load.CPUStopped, unaccounted)
+	}
+	if late := took - Window; late >= stopNoted && all.idle >= idleStop*wall {
+		w.load.Stopped = max(w.load.Stopped, late)
+	}
+	if !window {
+		return
+	}
+	w.load.Windows++
+	if all.idle < BusyIdle*wall {
+		w.load.Busy++
+	}
+	if to.pressure {
+		w.load.MemoryPressure++
+	}
+}
+
+// reading is what the kernel says at one time.
+type reading struct {
+	at       time.Time
+	cpus     map[int64]procfs.CPUStat
+	drops    int64 // of all CPUs' backlogs since the boot
+	pressure bool
+}
+
+func read(proc string) (reading, error) {
+	fs, err := procfs.NewFS(proc)
+	if err != nil {
+		return reading{}, err
+	}
+	stat, err := fs.Stat()
+	if err != nil {
+		return reading{}, fmt.Errorf("read CPU times: %w", err)
+	}
+	out := reading{at: time.Now(), cpus: stat.CPU, pressure: underPressure(fs)}
+	if len(out.cpus) == 0 {
+		return reading{}, fmt.Errorf("read CPU times: the kernel's stat file names no CPU")
+	}
+	backlogs, err := fs.NetSoftnetStat()
+	if err != nil {
+		return reading{}, fmt.Errorf("read packet drops: %w", err)
+	}
+	for _, b := range backlogs {
+		out.drops += int64(b.Dropped)
+	}
+	return out, nil
+}
+
+// underPressure says that TCP holds more memory than tcp_mem's second value; a host
+// that does not tell is not accused.
+func underPressure(fs procfs.FS) bool {
+	limits, err1 := fs.SysctlInts("net.ipv4.tcp_mem")
+	used, err2 := fs.NetSockstat()
+	if err1 != nil || err2 != nil || len(limits) < 2 {
+		return false
+	}
+	for _, p := range used.Protocols {
+		if p.Protocol == "TCP" && p.Mem != nil {
+			return *p.Mem > limits[1]
+		}
+	}
+	return false
+}
+
+// cpuTime is what CPUs did, in seconds.
+type cpuTime struct{ processes, idle, softirq, steal, all float64 }
+
+// timeOf sums a CPU's account. Time of guests is in that of processes.
+func timeOf(c procfs.CPUStat) cpuTime {
+	t := cpuTime{processes: c.User + c.Nice + c.System, idle: c.Idle + c.Iowait, softirq: c.SoftIRQ, steal: c.Steal} // waiting for a disk is idle
+	t.all = t.processes + t.idle + t.softirq + t.steal + c.IRQ
+	return t
+}
+
+func (t cpuTime) plus(u cpuTime) cpuTime {
+	return cpuTime{t.processes + u.processes, t.idle + u.idle, t.softirq + u.softirq, t.steal + u.steal, t.all + u.all}
+}
+
+func (t cpuTime) minus(u cpuTime) cpuTime {
+	return cpuTime{t.processes - u.processes, t.idle - u.idle, t.softirq - u.softirq, t.steal - u.steal, t.all - u.all}
+}
