@@ -80,6 +80,17 @@ func TestPolicyThatCompletesNothingHasReasonsAndNoFigures(t *testing.T) {
 	assert.Negative(t, *slo.PacketPct)
 }
 
+func TestOnlyFailuresHaveReasonsCounted(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 1))
+	retried := madeRecord(rng, results.WorldPacket, "rr", 1, 0)
+	retried.Reason = "completed at the second attempt"
+	silent := fail(madeRecord(rng, results.WorldPacket, "rr", 1, 1), "")
+	dead := fail(madeRecord(rng, results.WorldPacket, "rr", 1, 2), "agent died")
+	g := Summarize([]results.Record{retried, silent, dead}, results.Meta{}).Worlds[results.WorldPacket]["rr"]
+	assert.Equal(t, map[string]int{"agent died": 1}, g.FailureReasons)
+}
+
 func TestGainIsPairedByRequest(t *testing.T) {
 	t.Parallel()
 	var records []results.Record

@@ -36,7 +36,6 @@ func House() []Room {
 		{Folder: "cmd", Everything: true},
 		{Folder: "test", Everything: true},
 		{Folder: "internal", Everything: true},
-		{Folder: "internal/results"},
 		{Folder: "scenarios"},
 		{Folder: "fabric", MayImport: []string{"scenarios"}},
 		{Folder: "fabric/kernel", MayImport: []string{"fabric"}},
