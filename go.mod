@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/containerd/errdefs v1.0.0
+	github.com/containernetworking/plugins v1.9.1
 	github.com/docker/docker v28.5.2+incompatible
 	github.com/google/renameio/v2 v2.0.2
 	github.com/spf13/cobra v1.10.2

@@ -17,7 +17,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 )
 
@@ -83,7 +82,7 @@ func inode(path string) uint64 {
 // scratchNetns makes a namespace that lives as long as the test holds it open.
 func scratchNetns(t *testing.T) string {
 	t.Helper()
-	ktest.Need(t, kernel.ProbeRoot, kernel.ProbeNetns)
+	ktest.Need(t, "root", "netns")
 	type made struct {
 		f   *os.File
 		err error

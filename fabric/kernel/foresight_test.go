@@ -32,7 +32,7 @@ func requireKernelAgrees(t *testing.T, f *kernel.Fabric, proto uint8, src, dst f
 }
 
 func TestComputedPathsAreTheKernels(t *testing.T) {
-	ktest.Need(t, kernel.ProbeHashSeed)
+	ktest.Need(t, "hash-seed")
 	for _, tc := range []struct {
 		name        string
 		aggs, cores int
@@ -59,7 +59,7 @@ func TestComputedPathsAreTheKernels(t *testing.T) {
 }
 
 func TestASwitchThatChoosesOtherwiseIsAsked(t *testing.T) {
-	ktest.Need(t, kernel.ProbeHashSeed)
+	ktest.Need(t, "hash-seed")
 	plan := mustPlan(t, smallTree(), 400)
 	f := mustUp(t, lab(t, "refute"), plan)
 	src, dst := plan.Prefill[0], plan.Decode[2]

@@ -21,7 +21,7 @@ import (
 )
 
 func TestTwoDCTCPFlowsKeepTheQueueAtItsThreshold(t *testing.T) {
-	ktest.Need(t, kernel.ProbeRED, kernel.ProbeDCTCP)
+	ktest.Need(t, "red", "dctcp")
 	if testing.Short() {
 		t.Skip("takes some seconds of transfers")
 	}
@@ -164,7 +164,7 @@ func sampleBacklog(t *testing.T, f *kernel.Fabric, link string, done <-chan stru
 }
 
 func TestVerifyKnowsMarks(t *testing.T) {
-	ktest.Need(t, kernel.ProbeRED)
+	ktest.Need(t, "red")
 	classes := smallTree()
 	classes.Background = fabrictest.Paper64Background().Background
 	for name, tc := range map[string]struct {

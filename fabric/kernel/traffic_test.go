@@ -164,7 +164,7 @@ func TestFlowsSpreadOverAllCoreLinks(t *testing.T) {
 	for _, core := range []string{"agg0-0>core0-0", "agg0-0>core0-1", "agg0-1>core1-0", "agg0-1>core1-1"} {
 		assert.Positive(t, links[core], core)
 	}
-	ktest.Need(t, kernel.ProbeHashSeed)
+	ktest.Need(t, "hash-seed")
 	assert.Less(t, chiSquare(links["tor0-0>agg0-0"], links["tor0-0>agg0-1"]), 6.635, "rack uplinks")
 	assert.Less(t, chiSquare(links["agg0-0>core0-0"], links["agg0-0>core0-1"]), 6.635, "core links of aggregation switch 0")
 	assert.Less(t, chiSquare(links["agg0-1>core1-0"], links["agg0-1>core1-1"]), 6.635, "core links of aggregation switch 1")

@@ -33,7 +33,7 @@ func fairTree(rate fabric.BitsPerSecond, queueing string, background bool) (*sce
 // A newcomer to a link whose queue another flow has filled gets its half at once where
 // flows take turns, and waits behind that queue where they do not.
 func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
-	ktest.Need(t, kernel.ProbeFlowQueues)
+	ktest.Need(t, "flow-queues")
 	if testing.Short() {
 		t.Skip("takes some seconds of transfers")
 	}
@@ -98,7 +98,7 @@ func mustCome(t *testing.T, incumbent, newcomer connection, rate fabric.BitsPerS
 }
 
 func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
-	ktest.Need(t, kernel.ProbeFlowQueues)
+	ktest.Need(t, "flow-queues")
 	for name, tc := range map[string]struct {
 		background            bool
 		queues                int

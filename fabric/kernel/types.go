@@ -83,7 +83,7 @@ type Features struct {
 	// route metric alone sets the least retransmission time to 5 ms.
 	RTOMinSysctl bool `json:"rto_min_sysctl"`
 	// Latency: the ports have the delays of the plan (netem). False where the plan has
-	// none or ProbeNetem says no; links then have no latency of their own.
+	// none or the probe "netem" says no; links then have no latency of their own.
 	Latency bool `json:"latency"`
 }
 
