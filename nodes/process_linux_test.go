@@ -179,7 +179,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		name, want string
 		edit       func(*Spec)
 	}{
-		{"no such namespace", "open network namespace", func(s *Spec) { s.Netns = "/run/netns/no-such-namespace" }},
+		{"no such namespace", "enter network namespace /run/netns/no-such-namespace", func(s *Spec) { s.Netns = "/run/netns/no-such-namespace" }},
 		{"a file that is no namespace", "enter network namespace /dev/null", func(s *Spec) { s.Netns = "/dev/null" }},
 		{"no such binary", "no such file or directory", func(s *Spec) { s.Executable = "/nonexistent" }},
 		{"a relative folder", `Dir: "x" is not an absolute path`, func(s *Spec) { s.Dir = "x" }},
