@@ -6,8 +6,10 @@ require (
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/containerd/errdefs v1.0.0
 	github.com/containernetworking/plugins v1.9.1
+	github.com/dchest/siphash v1.2.3
 	github.com/docker/docker v28.5.2+incompatible
 	github.com/google/renameio/v2 v2.0.2
+	github.com/prometheus/procfs v0.23.0
 	github.com/spf13/cobra v1.10.2
 	github.com/stretchr/testify v1.12.1
 	github.com/vishvananda/netlink v1.3.1
@@ -17,6 +19,7 @@ require (
 	golang.org/x/net v0.60.0
 	golang.org/x/sync v0.25.0
 	golang.org/x/sys v0.50.0
+	golang.org/x/term v0.48.0
 	gonum.org/v1/gonum v0.17.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12

@@ -255,26 +255,6 @@ func (s *signalOnWrite) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func TestStatSurvivesAnyName(t *testing.T) {
-	t.Parallel()
-	tail := " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20"
-	for _, tc := range []struct {
-		name, line string
-		want       stat
-		wantErr    bool
-	}{
-		{"plain", "7 (kvagent)" + tail, stat{"kvagent", 'S', 4242}, false},
-		{"parentheses and spaces", "7 (a) (b c)" + tail, stat{"a) (b c", 'S', 4242}, false},
-		{"newline", "7 (a\nb)" + tail, stat{"a\nb", 'S', 4242}, false},
-		{"cut off", "7 (a) S 1 2", stat{}, true},
-		{"empty", "", stat{}, true},
-	} {
-		got, err := parseStat(7, []byte(tc.line))
-		assert.Equal(t, tc.wantErr, err != nil, tc.name)
-		assert.Equal(t, tc.want, got, tc.name)
-	}
-}
-
 func TestFindAndTerminateAreExact(t *testing.T) {
 	ns := scratchNetns(t)
 	p := newProcess(t)

@@ -30,9 +30,3 @@ func everybodys(name string) bool {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
 	return name == "" || err == nil && slices.Contains(strings.Fields(string(text)), name)
 }
-
-// IsTerminal reports whether a person sees what is written to a file.
-func IsTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
