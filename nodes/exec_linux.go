@@ -34,8 +34,6 @@ func Exec(ctx context.Context, s ExecSpec) (int, error) {
 		stop := forward(s.Signals, cmd.Process)
 		err = cmd.Wait()
 		stop()
-	} else if cmd.Process != nil { // started, and the way back failed
-		err = errors.Join(err, cmd.Process.Kill(), cmd.Wait())
 	}
 	if cmd.ProcessState == nil {
 		return 0, fmt.Errorf("exec in %s: %w", s.Node, err)

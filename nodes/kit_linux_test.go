@@ -8,16 +8,15 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 )
 
@@ -83,35 +82,11 @@ func inode(path string) uint64 {
 // scratchNetns makes a namespace that lives as long as the test holds it open.
 func scratchNetns(t *testing.T) string {
 	t.Helper()
-	ktest.Need(t, kernel.ProbeRoot, kernel.ProbeNetns)
-	type made struct {
-		f   *os.File
-		err error
-	}
-	ch := make(chan made)
-	go func() {
-		runtime.LockOSThread()
-		self := fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid())
-		home, err := os.Open(self)
-		if err != nil {
-			ch <- made{nil, err}
-			return
-		}
-		defer func() { _ = home.Close() }()
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			ch <- made{nil, err}
-			return
-		}
-		f, err := os.Open(self)
-		if back := unix.Setns(int(home.Fd()), unix.CLONE_NEWNET); back == nil {
-			runtime.UnlockOSThread()
-		}
-		ch <- made{f, err}
-	}()
-	m := <-ch
-	require.NoError(t, m.err)
-	t.Cleanup(func() { require.NoError(t, m.f.Close()) })
-	return fmt.Sprintf("/proc/self/fd/%d", m.f.Fd())
+	ktest.Need(t, "root", "netns")
+	scratch, err := ns.TempNetNS()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, scratch.Close()) })
+	return fmt.Sprintf("/proc/self/fd/%d", scratch.Fd())
 }
 
 func newProcess(t *testing.T) *Process {

@@ -14,53 +14,34 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
 
-// stat is the part of /proc/PID/stat that names a process for good.
-type stat struct {
-	comm      string
-	state     byte
-	startTime uint64
-}
-
 // readStat returns an error that matches fs.ErrNotExist when there is no such process.
-func readStat(pid int) (stat, error) {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+func readStat(pid int) (procfs.ProcStat, error) {
+	var s procfs.ProcStat
+	p, err := procfs.NewProc(pid)
+	if err == nil {
+		s, err = p.Stat()
+	}
 	if errors.Is(err, unix.ESRCH) { // it ended between open and read
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return stat{}, fmt.Errorf("process %d: %w", pid, err)
+		return s, fmt.Errorf("process %d: %w", pid, err)
 	}
-	return parseStat(pid, b)
-}
-
-// parseStat goes by the last parenthesis: a process may have any name.
-func parseStat(pid int, b []byte) (stat, error) {
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-	if open < 0 || end < open {
-		return stat{}, fmt.Errorf("process %d: stat line without a name: %q", pid, b)
-	}
-	rest := bytes.Fields(b[end+1:]) // from field 3, the state, on
-	if len(rest) < 20 || len(rest[0]) != 1 {
-		return stat{}, fmt.Errorf("process %d: stat line too short: %q", pid, b)
-	}
-	start, err := strconv.ParseUint(string(rest[19]), 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("process %d: start time: %w", pid, err)
-	}
-	return stat{comm: string(b[open+1 : end]), state: rest[0][0], startTime: start}, nil
+	return s, nil
 }
 
 // ended reports whether a process has ended and only waits for its parent to notice.
-func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
+func ended(s procfs.ProcStat) bool { return s.State == "Z" || s.State == "X" }
 
 // StartTime returns when a process began, in clock ticks since boot: with the PID it
 // names the process for good. The error matches fs.ErrNotExist when there is none.
 func StartTime(pid int) (uint64, error) {
 	s, err := readStat(pid)
-	return s.startTime, err
+	return s.Starttime, err
 }
 
 // FindProcesses lists every process whose network namespace has one of these inode
@@ -106,13 +87,13 @@ func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 			return nil, fmt.Errorf("network namespace of process %d: %w", pid, err)
 		}
 		s, err := readStat(pid)
-		if vanished(err) || err == nil && s.ended() {
+		if vanished(err) || err == nil && ended(s) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Proc{PID: pid, StartTime: s.startTime, Comm: s.comm, Lab: environ(pid, labEnv)})
+		out = append(out, Proc{PID: pid, StartTime: s.Starttime, Comm: s.Comm, Lab: environ(pid, labEnv)})
 	}
 	slices.SortFunc(out, func(a, b Proc) int { return cmp.Compare(a.PID, b.PID) })
 	return out, nil
@@ -170,7 +151,7 @@ func hold(p Proc) (*handle, error) {
 	}
 	h := &handle{Proc: p, fd: fd}
 	s, err := readStat(p.PID) // the descriptor pins whom it names, so looking after opening is safe
-	if err == nil && s.startTime == p.StartTime {
+	if err == nil && s.Starttime == p.StartTime {
 		return h, nil
 	}
 	h.close()

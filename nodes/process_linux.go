@@ -178,7 +178,7 @@ func Alive(a Agent) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("agent %s: %w", a.Node, err)
 	}
-	return s.startTime == a.StartTime && !s.ended(), nil
+	return s.Starttime == a.StartTime && !ended(s), nil
 }
 
 // Stop ends an agent: SIGTERM, after a second SIGKILL. It returns when the process
@@ -194,7 +194,7 @@ func (p *Process) Stop(ctx context.Context, a Agent) error {
 		return nil
 	}
 	// A child with this number and another start time is another agent.
-	if s, err := readStat(a.PID); err == nil && s.startTime != a.StartTime {
+	if s, err := readStat(a.PID); err == nil && s.Starttime != a.StartTime {
 		return nil
 	}
 	select {

@@ -179,7 +179,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 		name, want string
 		edit       func(*Spec)
 	}{
-		{"no such namespace", "open network namespace", func(s *Spec) { s.Netns = "/run/netns/no-such-namespace" }},
+		{"no such namespace", "enter network namespace /run/netns/no-such-namespace", func(s *Spec) { s.Netns = "/run/netns/no-such-namespace" }},
 		{"a file that is no namespace", "enter network namespace /dev/null", func(s *Spec) { s.Netns = "/dev/null" }},
 		{"no such binary", "no such file or directory", func(s *Spec) { s.Executable = "/nonexistent" }},
 		{"a relative folder", `Dir: "x" is not an absolute path`, func(s *Spec) { s.Dir = "x" }},
@@ -253,26 +253,6 @@ type signalOnWrite struct {
 func (s *signalOnWrite) Write(b []byte) (int, error) {
 	s.ch <- s.sig
 	return len(b), nil
-}
-
-func TestStatSurvivesAnyName(t *testing.T) {
-	t.Parallel()
-	tail := " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4242 20"
-	for _, tc := range []struct {
-		name, line string
-		want       stat
-		wantErr    bool
-	}{
-		{"plain", "7 (kvagent)" + tail, stat{"kvagent", 'S', 4242}, false},
-		{"parentheses and spaces", "7 (a) (b c)" + tail, stat{"a) (b c", 'S', 4242}, false},
-		{"newline", "7 (a\nb)" + tail, stat{"a\nb", 'S', 4242}, false},
-		{"cut off", "7 (a) S 1 2", stat{}, true},
-		{"empty", "", stat{}, true},
-	} {
-		got, err := parseStat(7, []byte(tc.line))
-		assert.Equal(t, tc.wantErr, err != nil, tc.name)
-		assert.Equal(t, tc.want, got, tc.name)
-	}
 }
 
 func TestFindAndTerminateAreExact(t *testing.T) {

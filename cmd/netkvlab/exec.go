@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/nodes"
@@ -49,7 +50,7 @@ func commandsSignals() (<-chan os.Signal, func()) {
 	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)
 	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
-	if lab.IsTerminal(os.Stdin) {
+	if term.IsTerminal(int(os.Stdin.Fd())) {
 		signal.Notify(dropped, unix.SIGINT, unix.SIGQUIT)
 	} else {
 		signal.Notify(passed, unix.SIGINT)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -38,7 +39,7 @@ func (f *Fabric) Features() Features { return f.features }
 func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
 	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(plan, opt)}
 	for i, name := range Names(lab, plan) {
-		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, fd: -1}
+		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, handle: netns.None()}
 	}
 	return f
 }
@@ -118,7 +119,7 @@ func (f *Fabric) build(ctx context.Context, opt Options) error {
 func (f *Fabric) linksOf(b *rtnl.Batch, n *fabric.Node) {
 	for _, port := range f.plan.Ports[n.ID] {
 		if l := &f.plan.Links[port.Link]; l.A.Node == n.ID {
-			addVeth(b, f.plan, l, f.ns[l.B.Node].fd)
+			addVeth(b, f.plan, l, f.ns[l.B.Node].handle)
 		}
 	}
 }
@@ -214,19 +215,14 @@ func (f *Fabric) Do(node fabric.NodeID, fn func() error) error {
 	if err != nil {
 		return err
 	}
-	return onThread(func() error {
-		if err := enter(ns.fd, ns.name); err != nil {
-			return err
-		}
-		return fn()
-	})
+	return inside(fmt.Sprintf("/proc/self/fd/%d", ns.handle), fn)
 }
 
 func (f *Fabric) at(node fabric.NodeID) (*namespace, error) {
 	if node < 0 || int(node) >= len(f.ns) {
 		return nil, fmt.Errorf("lab %s: no node %d, want 0..%d", f.lab, node, len(f.ns)-1)
 	}
-	if f.ns[node].fd < 0 {
+	if !f.ns[node].handle.IsOpen() {
 		return nil, fmt.Errorf("lab %s: the fabric is closed", f.lab)
 	}
 	return &f.ns[node], nil
@@ -248,9 +244,5 @@ func (f *Fabric) NetnsInode(node fabric.NodeID) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(ns.fd, &st); err != nil {
-		return 0, fmt.Errorf("stat namespace %s: %w", ns.name, err)
-	}
-	return st.Ino, nil
+	return inodeOf(ns.handle, ns.name)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -36,7 +37,7 @@ func newID() string {
 func mark(lab, id, node string) string { return markPrefix + lab + "/" + id + "/" + node }
 
 // createNamespaces makes the namespaces of all nodes. On an error the caller
-// must still release those whose fd is set or whose name is in place.
+// must still release those whose handle is open or whose name is in place.
 func (f *Fabric) createNamespaces(ctx context.Context, workers int) error {
 	if workers <= 0 {
 		workers = defaultWorkers
@@ -135,47 +136,40 @@ func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
 // and opens it.
 func (n *namespace) occupy() (err error) {
 	if n.adopt != "" {
-		if err = n.enterAdopted(); err != nil {
+		if err := n.enterAdopted(); err != nil {
 			return fmt.Errorf("adopt %s as namespace %s: %w", n.adopt, n.name, err)
 		}
-	} else if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
+	} else if n.handle, err = netns.New(); err != nil {
 		return fmt.Errorf("make namespace %s: %w", n.name, err)
-	}
-	if n.fd, err = unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open namespace %s: %w", n.name, err)
 	}
 	if n.conn, err = rtnl.Open(); err != nil {
 		return fmt.Errorf("namespace %s: %w", n.name, err)
 	}
-	if n.adopt == "" {
-		return nil
-	}
-	alias, err := loAlias(n.conn)
-	if err == nil && alias != "" {
-		err = fmt.Errorf("its loopback interface carries the alias %q: somebody else works with it", alias)
-	}
-	if err != nil {
-		return fmt.Errorf("adopt %s as namespace %s: %w", n.adopt, n.name, err)
-	}
 	return nil
 }
 
-// enterAdopted enters a namespace that exists. The host's own is refused,
-// whatever path leads to it.
-func (n *namespace) enterAdopted() error {
-	fd, err := unix.Open(n.adopt, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// enterAdopted enters a namespace that exists. The host's own is refused, whatever path
+// leads to it, and so is one that carries a mark.
+func (n *namespace) enterAdopted() (err error) {
+	if n.handle, err = netns.GetFromPath(n.adopt); err != nil {
+		return err
+	}
+	host, err := netns.GetFromPid(os.Getpid())
 	if err != nil {
 		return err
 	}
-	defer func() { _ = unix.Close(fd) }()
-	var st, host unix.Stat_t
-	if err := errors.Join(unix.Fstat(fd, &st), unix.Stat("/proc/self/ns/net", &host)); err != nil {
-		return err
-	}
-	if st.Ino == host.Ino && st.Dev == host.Dev {
+	defer func() { _ = host.Close() }()
+	if n.handle.Equal(host) {
 		return errors.New("it is the host's own network")
 	}
-	return unix.Setns(fd, unix.CLONE_NEWNET)
+	if err := netns.Set(n.handle); err != nil {
+		return err
+	}
+	alias, err := loAlias()
+	if err == nil && alias != "" {
+		err = fmt.Errorf("its loopback interface carries the alias %q: somebody else works with it", alias)
+	}
+	return err
 }
 
 // inUse explains who has a name.

@@ -3,6 +3,8 @@ package kernel
 import (
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/dchest/siphash"
 )
 
 // The kernel's choice among equal-cost next hops, done again here: asking it takes
@@ -20,7 +22,7 @@ const (
 )
 
 // multipathHash is what a switch computes of a flow under policy 3 and fields5Tuple.
-func multipathHash(seed uint32, fl *flow) uint32 {
+func multipathHash(seed uint32, fl *fiveTuple) uint32 {
 	var keys [hashedBytes]byte
 	keys[hashProtoAt] = fl.proto
 	// Both directions of a flow have one hash: the smaller end, as the host reads the
@@ -41,7 +43,7 @@ func multipathHash(seed uint32, fl *flow) uint32 {
 	copy(keys[hashPortsAt+2:], to[:])
 
 	key := uint64(seed)<<32 | uint64(seed)
-	outer := uint32(sipHash(key, key, keys[:]))
+	outer := uint32(siphash.Hash(key, key, keys[:]))
 	if outer == 0 {
 		outer = 1
 	}
@@ -57,46 +59,6 @@ func hopOf(hash uint32, n int) int {
 		}
 	}
 	return n - 1
-}
-
-// sipHash is SipHash-2-4 (Aumasson and Bernstein, 2012).
-func sipHash(k0, k1 uint64, p []byte) uint64 {
-	s := sipState{k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573}
-	last := uint64(len(p)) << 56
-	for ; len(p) >= 8; p = p[8:] {
-		s.absorb(binary.LittleEndian.Uint64(p))
-	}
-	for i, b := range p {
-		last |= uint64(b) << (8 * i)
-	}
-	s.absorb(last)
-	s.v2 ^= 0xff
-	for range 4 {
-		s.round()
-	}
-	return s.v0 ^ s.v1 ^ s.v2 ^ s.v3
-}
-
-type sipState struct{ v0, v1, v2, v3 uint64 }
-
-func (s *sipState) absorb(word uint64) {
-	s.v3 ^= word
-	s.round()
-	s.round()
-	s.v0 ^= word
-}
-
-func (s *sipState) round() {
-	s.v0 += s.v1
-	s.v1 = bits.RotateLeft64(s.v1, 13) ^ s.v0
-	s.v0 = bits.RotateLeft64(s.v0, 32)
-	s.v2 += s.v3
-	s.v3 = bits.RotateLeft64(s.v3, 16) ^ s.v2
-	s.v0 += s.v3
-	s.v3 = bits.RotateLeft64(s.v3, 21) ^ s.v0
-	s.v2 += s.v1
-	s.v1 = bits.RotateLeft64(s.v1, 17) ^ s.v2
-	s.v2 = bits.RotateLeft64(s.v2, 32)
 }
 
 // jenkins is jhash_2words of linux/jhash.h with an initial value of 0.

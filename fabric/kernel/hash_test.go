@@ -3,21 +3,24 @@
 package kernel
 
 import (
-	"encoding/binary"
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
 )
 
-func TestSipHashIsThatOfItsPaper(t *testing.T) {
-	t.Parallel()
-	// Appendix A of the paper: the key is 00 to 0f, the message 00 to 0e.
-	var bytes [16]byte
-	for i := range bytes {
-		bytes[i] = byte(i)
-	}
-	k0, k1 := binary.LittleEndian.Uint64(bytes[:8]), binary.LittleEndian.Uint64(bytes[8:])
-	assert.Equal(t, uint64(0xa129ca6149be45e5), sipHash(k0, k1, bytes[:15]))
+// TestFlowsKeepTheirHash is not parallel, since it counts allocations. TestComputedPathsAreTheKernels shows that the kernel has the same.
+func TestFlowsKeepTheirHash(t *testing.T) {
+	there := fiveTuple{src: netip.MustParseAddr("10.0.1.2"), dst: netip.MustParseAddr("10.3.0.5"), proto: unix.IPPROTO_TCP, sport: 20001, dport: 7000}
+	back := fiveTuple{src: there.dst, dst: there.src, proto: unix.IPPROTO_TCP, sport: there.dport, dport: there.sport}
+	datagrams := there
+	datagrams.proto = unix.IPPROTO_UDP
+	const seed = 0x1234abcd
+	assert.Equal(t, uint32(0x89a277be), multipathHash(seed, &there))
+	assert.Equal(t, uint32(0x89a277be), multipathHash(seed, &back), "both directions have one hash")
+	assert.Equal(t, uint32(0x0b5ae500), multipathHash(seed, &datagrams))
+	assert.Zero(t, testing.AllocsPerRun(10, func() { multipathHash(seed, &there) }))
 }
 
 func TestHashesAreSharedOutEvenlyAndInOrder(t *testing.T) {

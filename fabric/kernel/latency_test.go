@@ -65,7 +65,7 @@ func pingPong(t *testing.T, k connection) time.Duration {
 }
 
 func TestARoundTripTakesTwiceItsTiersLatency(t *testing.T) {
-	ktest.Need(t, kernel.ProbeNetem)
+	ktest.Need(t, "netem")
 	for _, background := range []bool{false, true} {
 		t.Run(fmt.Sprintf("classes %v", background), func(t *testing.T) {
 			// A timer of a virtual machine on a busy host is some 0.4 ms late.
@@ -114,7 +114,7 @@ func roundTrips(t *testing.T, far, near *kernel.Fabric, tier int) {
 // time in a lab without latency, since where a virtual machine's host is busy both
 // take longer. The link is slow, so that its bucket holds more than most timers are late.
 func TestALoneTransferOverAWireTakesItsLatencyMore(t *testing.T) {
-	ktest.Need(t, kernel.ProbeNetem)
+	ktest.Need(t, "netem")
 	if testing.Short() {
 		t.Skip("takes some seconds of transfers")
 	}
@@ -162,7 +162,7 @@ func mustTransferBoth(t *testing.T, pair [2]connection, size int) (took [2]time.
 
 // The queue behind the delay is as long as planned, and what does not fit is counted.
 func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
-	ktest.Need(t, kernel.ProbeNetem)
+	ktest.Need(t, "netem")
 	s := smallTree()
 	s.Topology.Latency = farLatency
 	plan := mustPlan(t, s, 10_000) // NIC 10, rack uplink 5, core link 2.5 Mbit/s
@@ -171,7 +171,7 @@ func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
 	mustUDP(t, f, dst, dataPort)
 	const sent = 500
 	from := mustUDP(t, f, src, 40_000)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	sendUDP(t, f, from, dst, sent, 1000, 0) // which a host's own queue takes at once
 	most := map[string]uint64{}
@@ -212,7 +212,7 @@ func TestALabSaysWhetherItHasLatency(t *testing.T) {
 	require.NoError(t, f.Verify(t.Context()))
 	_, err := f.Counters()
 	require.NoError(t, err)
-	if lack := kernel.ProbeNetem.Check(); lack != nil {
+	if lack := kernel.Lacks("netem"); lack != nil {
 		assert.False(t, f.Features().Latency)
 		assert.Zero(t, f.Latency())
 		assert.Contains(t, f.Remarks()[0], "since this kernel cannot ("+lack.Error()+")")

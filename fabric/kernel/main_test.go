@@ -96,7 +96,7 @@ func mustUp(tb testing.TB, name string, plan *fabric.Plan) *kernel.Fabric {
 	tb.Helper()
 	ktest.NeedFabric(tb)
 	if plan.Classes {
-		ktest.Need(tb, kernel.ProbeHTB, kernel.ProbeU32)
+		ktest.Need(tb, "htb", "u32")
 	}
 	f, err := kernel.Apply(tb.Context(), name, plan, kernel.Options{})
 	require.NoError(tb, err)

@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"errors"
 	"fmt"
-	"runtime"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
@@ -11,12 +13,12 @@ import (
 
 const threadNetns = "/proc/thread-self/ns/net"
 
-// namespace is one node's namespace, held open by a descriptor and a socket.
+// namespace is one node's namespace, held open by a handle and a socket.
 type namespace struct {
-	name string // in NetnsDir: LAB.NODE
-	node string
-	fd   int
-	conn *rtnl.Conn
+	name   string // in NetnsDir: LAB.NODE
+	node   string
+	handle netns.NsHandle
+	conn   *rtnl.Conn
 	// adopt is the path of a namespace that is to become this node's; empty: make one.
 	adopt string
 	// made is what this process created under the name, and so may undo.
@@ -29,52 +31,49 @@ func (n *namespace) close() {
 		_ = n.conn.Close() // a netlink socket has nothing to flush
 		n.conn = nil
 	}
-	if n.fd >= 0 {
-		_ = unix.Close(n.fd)
-		n.fd = -1
+	if n.handle.IsOpen() {
+		_ = n.handle.Close()
 	}
 }
 
-// onThread runs fn on a locked thread whose network namespace fn may change,
-// and waits for it. The thread goes back to the namespace it came from; if
-// that fails it dies with the goroutine and runs nothing else.
-func onThread(fn func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		home, err := unix.Open(threadNetns, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			runtime.UnlockOSThread()
-			done <- fmt.Errorf("open %s: %w", threadNetns, err)
-			return
-		}
-		result := fmt.Errorf("the function left its goroutine")
-		defer func() {
-			// Also reached by runtime.Goexit in fn, as a failing test does.
-			if err := unix.Setns(home, unix.CLONE_NEWNET); err == nil || isHome(home) {
-				runtime.UnlockOSThread()
-			} else if result == nil {
-				result = fmt.Errorf("return to the own network namespace: %w", err)
-			}
-			_ = unix.Close(home)
-			done <- result
-		}()
-		result = fn()
-	}()
-	return <-done
+// inside runs fn on a locked thread in the namespace at path, and waits for it. fn may
+// move the thread on. The thread goes back to the namespace it came from; if that
+// fails it dies with its goroutine and runs nothing else.
+func inside(path string, fn func() error) error {
+	result := errors.New("the function left its goroutine") // by runtime.Goexit, as a failing test does
+	if err := ns.WithNetNSPath(path, func(ns.NetNS) error { result = fn(); return nil }); err != nil {
+		return err
+	}
+	return result
 }
 
-// isHome reports whether the calling thread is still where it came from: a
-// caller without rights can neither leave nor "return".
-func isHome(home int) bool {
-	var a, b unix.Stat_t
-	return unix.Fstat(home, &a) == nil && unix.Stat(threadNetns, &b) == nil && a.Ino == b.Ino && a.Dev == b.Dev
+// onThread is inside for the caller's own namespace: fn moves the thread. A caller
+// without the right to do so gets EPERM.
+func onThread(fn func() error) error {
+	own, err := netns.Get()
+	if err == nil {
+		// What inside says of this has lost the errno.
+		err = errors.Join(netns.Set(own), own.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("change the network namespace: %w", err)
+	}
+	return inside(threadNetns, fn)
 }
 
 // enter moves the calling thread, which must be onThread's, into a namespace.
-func enter(fd int, name string) error {
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+func enter(h netns.NsHandle, name string) error {
+	if err := netns.Set(h); err != nil {
 		return fmt.Errorf("enter namespace %s: %w", name, err)
 	}
 	return nil
+}
+
+// inodeOf is the inode of a namespace: /proc/PID/ns/net of a process inside has the same.
+func inodeOf(h netns.NsHandle, name string) (uint64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(h), &st); err != nil {
+		return 0, fmt.Errorf("stat namespace %s: %w", name, err)
+	}
+	return st.Ino, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -40,7 +41,7 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 	}
 	defer func() { _ = f.Close() }()
 	for i := range f.ns {
-		if f.ns[i].fd < 0 {
+		if !f.ns[i].handle.IsOpen() {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -76,7 +77,7 @@ func Missing(lab string, plan *fabric.Plan) (missing []string, err error) {
 		missing = append(missing, "namespace "+name+" does not carry the lab's mark")
 	}
 	for i := range f.ns {
-		if f.ns[i].fd < 0 {
+		if !f.ns[i].handle.IsOpen() {
 			continue
 		}
 		links, err := f.missingLinks(fabric.NodeID(i))
@@ -143,23 +144,21 @@ func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error)
 
 // openMarked opens a namespace and reads its mark, on onThread's thread. A
 // plain file where a namespace should be mounted reads as one without a mark.
-func openMarked(ns *namespace) (marked, error) {
+func openMarked(ns *namespace) (m marked, err error) {
 	path := filepath.Join(NetnsDir, ns.name)
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+	if ns.handle, err = netns.GetFromPath(path); err != nil {
 		return marked{}, fmt.Errorf("open %s: %w", path, err)
 	}
-	ns.fd = fd
 	if !isNamespace(path) {
 		return marked{name: ns.name}, nil
 	}
-	if err := enter(fd, ns.name); err != nil {
+	if err := enter(ns.handle, ns.name); err != nil {
 		return marked{}, err
 	}
 	if ns.conn, err = rtnl.Open(); err != nil {
 		return marked{}, fmt.Errorf("namespace %s: %w", ns.name, err)
 	}
-	alias, err := loAlias(ns.conn)
+	alias, err := loAlias()
 	if err != nil {
 		return marked{}, fmt.Errorf("namespace %s: %w", ns.name, err)
 	}

@@ -1,129 +1,152 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
-	"syscall"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// rightsNeed is what every probe, and every lab, needs of its caller.
-const rightsNeed = "root (CAP_SYS_ADMIN and CAP_NET_ADMIN)"
+// probes is the table. Netem, RED and queues for flows are tried as a port uses them:
+// a shaper behind the delay, marks without drops, a filter that sorts.
+var probes = []*Probe{
+	{Name: "root", Need: "CAP_SYS_ADMIN and CAP_NET_ADMIN", Required: true, Try: inScratch(nothing)},
+	{Name: "netns", Need: "CONFIG_NET_NS", Required: true, Try: inScratch(nothing)},
+	{Name: "veth", Need: "CONFIG_VETH", Required: true, Try: inScratch(tryVeth)},
+	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryTBF(probeShape))},
+	{
+		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryHTB),
+		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+	},
+	{
+		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryU32),
+		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+	},
+	{Name: "hash-policy-3", Need: "CONFIG_IP_ROUTE_MULTIPATH and Linux 5.13", Required: true, Try: inScratch(tryHashPolicy)},
+	{
+		Name: "hash-seed", Need: "Linux 6.11", Try: inScratch(trySysctl("ipv4/fib_multipath_hash_seed", "1")),
+		Without: "switches above the rack hash other fields instead; polarization is avoided less well",
+	},
+	{
+		Name: "rto-min", Need: "Linux 6.11", Try: inScratch(trySysctl("ipv4/tcp_rto_min_us", "5000")),
+		Without: "the 5 ms retransmission floor comes from route metrics alone",
+	},
+	{
+		Name: "netem", Need: "CONFIG_NET_SCH_NETEM", Try: inScratch(tryNetem),
+		Without: "links have no latency of their own, and every run says so",
+	},
+	{
+		Name: "red", Need: "CONFIG_NET_SCH_RED", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryTBF(markingShape)),
+		Without: "transfer.congestionControl: dctcp is refused, since queues could not mark: take cubic",
+	},
+	{
+		Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF", NeededBy: (*fabric.Plan).Fair, Try: inScratch(tryTBF(fairShape)),
+		Without: "topology.buffers.queueing: fair is refused: take fifo",
+	},
+	{
+		Name: "dctcp", Need: "CONFIG_TCP_CONG_DCTCP", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryDCTCP),
+		Without: "transfer.congestionControl: dctcp is refused: take cubic",
+	},
+}
 
-// try makes a scratch namespace, which ends with the thread's stay in it, and
-// asks there.
-func (p *Probe) try() error {
-	err := onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+// The shapes are any that a port could have: plain, with marks, with queues for flows.
+var (
+	probeShape   = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
+	markingShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, MarkBytes: 32768}
+	fairShape    = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, FlowQueues: 2, QuantumBytes: fabric.FrameBytes}
+)
+
+func hasClasses(plan *fabric.Plan) bool { return plan.Classes }
+
+// inScratch gives a trial a namespace of its own, which ends with it.
+func inScratch(try func() error) func() error {
+	return func() error {
+		scratch, err := ns.TempNetNS()
+		if err != nil {
 			return fmt.Errorf("make a network namespace: %w", err)
 		}
-		c, err := rtnl.Open()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		return p.ask(c)
-	})
-	return p.judge(err)
-}
-
-// judge turns the errnos by which a kernel says "I do not know that" into an
-// *UnsupportedError.
-func (p *Probe) judge(err error) error {
-	need := p.Need
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
-		need = rightsNeed
-	case !isUnknown(err):
-		return fmt.Errorf("probe %s: %w", p.Name, err)
+		defer func() { _ = scratch.Close() }()
+		return scratch.Do(func(ns.NetNS) error { return try() })
 	}
-	return &UnsupportedError{Feature: p.Name, Need: need, Cause: err}
 }
 
-func isUnknown(err error) bool {
-	for _, errno := range []syscall.Errno{unix.ENOENT, unix.EOPNOTSUPP, unix.ENOSYS, unix.EINVAL, unix.ENODEV, unix.EPROTONOSUPPORT} {
-		if errors.Is(err, errno) {
-			return true
-		}
+// send asks the kernel of the calling thread's namespace for batches, one after the other.
+func send(batches ...func(b *rtnl.Batch)) error {
+	c, err := rtnl.Open()
+	if err != nil {
+		return err
 	}
-	return false
-}
-
-// ask tries the thing in the calling thread's scratch namespace.
-func (p *Probe) ask(c *rtnl.Conn) error {
+	defer func() { _ = c.Close() }()
 	var b rtnl.Batch
-	switch p {
-	case ProbeRoot, ProbeNetns:
-		return nil
-	case ProbeVeth:
-		askVeth(&b)
-	case ProbeTBF:
-		addTBF(&b, loIndex, handleRoot, &probeShape, "lo")
-	case ProbeHTB:
-		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
-	case ProbeU32:
-		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
-		addClass(&b, loIndex, rootHandle, classLink, &fabric.Shape{Rate: 1e8, BurstBytes: 12500}, 1e8, 0, "lo")
-		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
-	case ProbeNetem:
-		addDelay(&b, loIndex, fabric.MinLatency, "lo")
+	for _, add := range batches {
+		b.Reset()
+		add(&b)
 		if err := c.Exec(&b); err != nil {
 			return err
 		}
-		b.Reset()
-		addTBF(&b, loIndex, delayClass, &probeShape, "lo")
-	case ProbeRED:
-		marking := probeShape
-		marking.MarkBytes = probeShape.LimitBytes / 2
-		addTBF(&b, loIndex, handleRoot, &marking, "lo")
-	case ProbeFlowQueues:
-		fair := probeShape
-		fair.FlowQueues, fair.QuantumBytes = 2, fabric.FrameBytes
-		addTBF(&b, loIndex, handleRoot, &fair, "lo")
-	case ProbeDCTCP:
-		return askCongestionControl("dctcp")
-	case ProbeHashPolicy3:
-		if err := writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}); err != nil {
-			return err
-		}
-		return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_fields", value: "55"})
-	case ProbeHashSeed:
-		return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_seed", value: "1"})
-	case ProbeRTOMin:
-		return writeSysctl(sysctl{key: "ipv4/tcp_rto_min_us", value: "5000"})
-	default:
-		return fmt.Errorf("unknown probe %q: %w", p.Name, unix.EBADRQC)
 	}
-	return c.Exec(&b)
+	return nil
 }
 
-func askVeth(b *rtnl.Batch) {
-	b.Begin(unix.RTM_NEWLINK, createNew, "create veth", "")
-	ifinfo(b, 0, 0)
-	b.AttrString(unix.IFLA_IFNAME, "probe0")
-	b.Nest(unix.IFLA_LINKINFO)
-	b.AttrString(unix.IFLA_INFO_KIND, "veth")
+func nothing() error { return nil }
+
+func tryVeth() error {
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: "probe0"})
+	link.PeerName = "probe1"
+	if err := netlink.LinkAdd(link); err != nil {
+		return fmt.Errorf("create veth: %w", err)
+	}
+	return nil
 }
 
-// probeShape is any shape that a port could have.
-var probeShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
+func tryTBF(s fabric.Shape) func() error {
+	return func() error {
+		return send(func(b *rtnl.Batch) { addTBF(b, loIndex, handleRoot, &s, "lo") })
+	}
+}
 
-// askCongestionControl gives a socket a congestion control, for which the kernel
-// loads a module if it has one.
-func askCongestionControl(name string) error {
+func tryHTB() error {
+	return send(func(b *rtnl.Batch) { addHTBQdisc(b, loIndex, rootHandle, handleRoot, minorOther, "lo") })
+}
+
+func tryU32() error {
+	return send(func(b *rtnl.Batch) {
+		addHTBQdisc(b, loIndex, rootHandle, handleRoot, minorOther, "lo")
+		addClass(b, loIndex, rootHandle, classLink, &probeShape, 1e8, 0, "lo")
+		addDSCPFilter(b, loIndex, classLink, 10, "lo")
+	})
+}
+
+func tryNetem() error {
+	return send(func(b *rtnl.Batch) { addDelay(b, loIndex, fabric.MinLatency, "lo") },
+		func(b *rtnl.Batch) { addTBF(b, loIndex, delayClass, &probeShape, "lo") })
+}
+
+func tryHashPolicy() error {
+	if err := writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}); err != nil {
+		return err
+	}
+	return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_fields", value: "55"})
+}
+
+func trySysctl(key, value string) func() error {
+	return func() error { return writeSysctl(sysctl{key: key, value: value}) }
+}
+
+// tryDCTCP gives a socket the congestion control, for which the kernel loads a module
+// if it has one.
+func tryDCTCP() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, name); err != nil {
-		return fmt.Errorf("set congestion control %s: %w", name, err)
+	if err := unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "dctcp"); err != nil {
+		return fmt.Errorf("set congestion control dctcp: %w", err)
 	}
 	return nil
 }

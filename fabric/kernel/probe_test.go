@@ -5,7 +5,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -39,17 +38,25 @@ func TestProbesAnswerInThreeWays(t *testing.T) {
 
 func TestAnswersAreRememberedUnlessItCouldNotTell(t *testing.T) {
 	t.Parallel()
-	known := &Probe{Name: "x", known: true, answer: ErrUnsupported}
-	assert.ErrorIs(t, known.Check(), ErrUnsupported)
-	// A probe that nothing knows how to ask can never tell.
-	strange := &Probe{Name: "strange"}
-	if err := ProbeRoot.Check(); err != nil {
-		t.Skip(err)
+	for _, tc := range []struct {
+		name   string
+		answer error
+		tries  int
+	}{
+		{"it works", nil, 1},
+		{"the kernel lacks it", unix.ENOENT, 1},
+		{"it could not tell", unix.ENOMEM, 2},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			p := &Probe{Name: "x", Try: func() error { tries++; return tc.answer }}
+			first := p.Check()
+			assert.ErrorIs(t, first, tc.answer)
+			assert.Equal(t, first, p.Check())
+			assert.Equal(t, tc.tries, tries)
+		})
 	}
-	err := strange.Check()
-	require.Error(t, err)
-	assert.NotErrorIs(t, err, ErrUnsupported)
-	assert.False(t, strange.known)
 }
 
 func TestEveryProbeSettles(t *testing.T) {
@@ -59,6 +66,7 @@ func TestEveryProbeSettles(t *testing.T) {
 		assert.NotEmpty(t, p.Need)
 		assert.False(t, names[p.Name])
 		names[p.Name] = true
+		assert.Equal(t, p.Required, p.Without == "", "%s: what a lab does without it, unless there is no lab", p.Name)
 		err := p.Check()
 		t.Logf("%s: %v", p.Name, err)
 		if err != nil {
@@ -67,18 +75,39 @@ func TestEveryProbeSettles(t *testing.T) {
 	}
 }
 
-func TestSupportedNeedsClassesAndMarksOnlyForPlansWithThem(t *testing.T) {
+func TestPlansNeedWhatTheyUse(t *testing.T) {
 	t.Parallel()
-	marking := fabrictest.Paper64()
+	marking, fair := fabrictest.Paper64(), fabrictest.Paper64()
 	marking.Transfer.CongestionControl = scenarios.CongestionDCTCP
-	for _, s := range []*scenarios.Scenario{fabrictest.Paper64(), fabrictest.Paper64Background(), marking} {
-		plan, err := fabric.New(s, scenarios.Scale{Rate: 400, Time: 1})
-		require.NoError(t, err)
-		want := slices.ContainsFunc(Probes(), func(p *Probe) bool {
-			needed := p.Required || plan.Classes && (p == ProbeHTB || p == ProbeU32) || s == marking && p == ProbeRED
-			return needed && errors.Is(p.Check(), ErrUnsupported)
+	fair.Topology.Buffers.Queueing = scenarios.QueueingFair
+	for _, tc := range []struct {
+		name     string
+		scenario *scenarios.Scenario
+		needs    []string
+	}{
+		{"plain", fabrictest.Paper64(), nil},
+		{"classes", fabrictest.Paper64Background(), []string{"htb", "u32"}},
+		{"marks", marking, []string{"red", "dctcp"}},
+		{"queues for flows", fair, []string{"flow-queues"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			plan, err := fabric.New(tc.scenario, scenarios.Scale{Rate: 400, Time: 1})
+			require.NoError(t, err)
+			var needs []string
+			var lack error
+			for _, p := range Probes() {
+				needed := p.NeededBy != nil && p.NeededBy(plan)
+				if needed {
+					needs = append(needs, p.Name)
+				}
+				if lack == nil && (needed || p.Required) {
+					lack = p.Check()
+				}
+			}
+			assert.Equal(t, tc.needs, needs)
+			assert.ErrorIs(t, Supported(plan), lack)
 		})
-		assert.Equal(t, want, Supported(plan) != nil)
 	}
 }
 

@@ -23,7 +23,7 @@ func (f *Fabric) Latency() [4]time.Duration {
 func (f *Fabric) Remarks() []string {
 	var lack error
 	if f.Plan().Delayed() && !f.Features().Latency {
-		lack = ProbeNetem.Check()
+		lack = Lacks("netem")
 	}
 	remarks := append([]string{latencyRemark(f.Plan(), lack)}, markRemarks(f.Plan())...)
 	if f.Plan().Fair() {

@@ -16,7 +16,7 @@ import (
 func TestRemarksSayWhatIsEmulated(t *testing.T) {
 	t.Parallel()
 	const ms = time.Millisecond
-	missing := Unsupported("netem", "CONFIG_NET_SCH_NETEM", errors.New("no such qdisc")).Check()
+	missing := &UnsupportedError{Feature: "netem", Need: "CONFIG_NET_SCH_NETEM", Cause: errors.New("no such qdisc")}
 	for _, tc := range []struct {
 		name    string
 		latency scenarios.TierLatency

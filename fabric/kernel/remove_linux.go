@@ -12,10 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
-
-	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
 // Remove takes a lab away: every namespace that carries its mark, whatever is
@@ -71,73 +72,72 @@ func heldError(lab string, held map[string][]int) error {
 	return fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
 }
 
-// doomed is a set of namespaces about to be removed, held open so that all can
+// removal is a set of namespaces about to be removed, held open so that all can
 // be dropped at one instant: the kernel takes what waits as one batch.
-type doomed struct {
+type removal struct {
 	names   []string
-	fds     []int
+	handles []netns.NsHandle
 	byInode map[uint64]string
 }
 
 // openSet opens namespaces by name and checks the mark again on what was
 // opened: a name may have changed hands since the scan.
-func openSet(lab string, names []string) (*doomed, error) {
-	d := &doomed{byInode: map[uint64]string{}}
+func openSet(lab string, names []string) (*removal, error) {
+	r := &removal{byInode: map[uint64]string{}}
 	err := onThread(func() error {
 		for _, name := range names {
-			path := filepath.Join(NetnsDir, name)
-			fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if errors.Is(err, unix.ENOENT) {
-				continue
-			}
-			if err != nil {
-				return fmt.Errorf("open %s: %w", path, err)
-			}
-			m, err := readMarkFd(fd, path)
-			if err != nil || !m.ours(lab) {
-				_ = unix.Close(fd)
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			if err := d.add(name, fd); err != nil {
+			if err := r.open(lab, name); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		d.close()
+		r.close()
 		return nil, err
 	}
-	return d, nil
+	return r, nil
 }
 
-// add takes over a descriptor.
-func (d *doomed) add(name string, fd int) error {
-	d.names, d.fds = append(d.names, name), append(d.fds, fd)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return fmt.Errorf("stat namespace %s: %w", name, err)
+// open adds a namespace if it still carries the lab's mark.
+func (r *removal) open(lab, name string) error {
+	path := filepath.Join(NetnsDir, name)
+	h, err := netns.GetFromPath(path)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
 	}
-	d.byInode[st.Ino] = name
-	return nil
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	m, err := readMarkOf(h, path)
+	if err != nil || !m.ours(lab) {
+		_ = h.Close()
+		return err
+	}
+	return r.add(name, h)
 }
 
-func (d *doomed) close() {
-	for _, fd := range d.fds {
-		_ = unix.Close(fd)
+// add takes over a handle.
+func (r *removal) add(name string, h netns.NsHandle) error {
+	r.names, r.handles = append(r.names, name), append(r.handles, h)
+	inode, err := inodeOf(h, name)
+	r.byInode[inode] = name
+	return err
+}
+
+func (r *removal) close() {
+	for i := range r.handles {
+		_ = r.handles[i].Close()
 	}
-	d.fds = nil
+	r.handles = nil
 }
 
 // release unmounts and deletes the names, drops the namespaces and waits until
 // the kernel has taken them apart. Namespaces in held are dropped but not waited for.
-func (d *doomed) release(ctx context.Context, held map[string][]int) error {
-	defer d.close()
+func (r *removal) release(ctx context.Context, held map[string][]int) error {
+	defer r.close()
 	watched := -1
-	for i, name := range d.names {
+	for i, name := range r.names {
 		if len(held[name]) == 0 {
 			watched = i
 		}
@@ -146,18 +146,18 @@ func (d *doomed) release(ctx context.Context, held map[string][]int) error {
 	if watched >= 0 {
 		// The kernel takes namespaces in the order they were dropped, so the
 		// one to watch is dropped last.
-		last := len(d.names) - 1
-		d.names[watched], d.names[last] = d.names[last], d.names[watched]
-		d.fds[watched], d.fds[last] = d.fds[last], d.fds[watched]
+		last := len(r.names) - 1
+		r.names[watched], r.names[last] = r.names[last], r.names[watched]
+		r.handles[watched], r.handles[last] = r.handles[last], r.handles[watched]
 		var err error
-		if w, err = newWatch(d.fds[last]); err != nil {
+		if w, err = newWatch(r.handles[last]); err != nil {
 			return err
 		}
 		defer w.close()
 	}
-	err := removeNames(d.names)
-	slices.Sort(d.names)
-	d.close()
+	err := removeNames(r.names)
+	slices.Sort(r.names)
+	r.close()
 	if err != nil || w == nil {
 		return err
 	}
@@ -266,98 +266,84 @@ func lastHolders(ctx context.Context, byInode map[uint64]string) (map[string][]i
 // watch tells when the kernel has taken a namespace apart: one end of a veth
 // pair lies in it, and when that is destroyed the other end vanishes here.
 type watch struct {
-	conn *rtnl.Conn // the only hold on a namespace without a name
+	// updates come over a socket that is the only hold on a namespace without a name.
+	updates chan netlink.LinkUpdate
+	done    chan struct{}
 }
 
-const watchIndex = loIndex + 1
+const watchName = "watch"
 
-func newWatch(fd int) (*watch, error) {
-	w := &watch{}
-	err := onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a namespace to watch from: %w", err)
-		}
-		var err error
-		if w.conn, err = rtnl.Open(unix.RTNLGRP_LINK); err != nil {
-			return err
-		}
-		var b rtnl.Batch
-		b.Begin(unix.RTM_NEWLINK, createNew, "create the link to watch", "")
-		ifinfo(&b, watchIndex, 0)
-		b.AttrString(unix.IFLA_IFNAME, "watch")
-		b.Nest(unix.IFLA_LINKINFO)
-		b.AttrString(unix.IFLA_INFO_KIND, "veth")
-		b.Nest(unix.IFLA_INFO_DATA)
-		b.Nest(vethInfoPeer)
-		ifinfo(&b, 0, 0)
-		b.AttrString(unix.IFLA_IFNAME, "netkvlab-gone")
-		b.AttrU32(unix.IFLA_NET_NS_FD, uint32(fd))
-		return w.conn.Exec(&b)
-	})
-	if err != nil && w.conn != nil {
-		w.close()
+func newWatch(h netns.NsHandle) (*watch, error) {
+	scratch, err := ns.TempNetNS()
+	if err != nil {
+		return nil, fmt.Errorf("make a namespace to watch from: %w", err)
 	}
-	return w, err
+	defer func() { _ = scratch.Close() }()
+	w := &watch{updates: make(chan netlink.LinkUpdate), done: make(chan struct{})}
+	here := netns.NsHandle(scratch.Fd())
+	if err := netlink.LinkSubscribeWithOptions(w.updates, w.done, netlink.LinkSubscribeOptions{Namespace: &here}); err != nil {
+		return nil, fmt.Errorf("watch links: %w", err)
+	}
+	link := netlink.NewVeth(netlink.LinkAttrs{Name: watchName})
+	link.PeerName, link.PeerNamespace = "netkvlab-gone", netlink.NsFd(h)
+	if err := scratch.Do(func(ns.NetNS) error { return netlink.LinkAdd(link) }); err != nil {
+		w.close()
+		return nil, fmt.Errorf("create the link to watch: %w", err)
+	}
+	return w, nil
 }
 
-func (w *watch) close() { _ = w.conn.Close() }
+func (w *watch) close() {
+	close(w.done)
+	for range w.updates {
+		continue // until the subscription has ended
+	}
+}
 
-const (
-	// pollMillis is how often a wait looks at its context.
-	pollMillis = 50
-	// goneTime is how long the kernel may take: a second for a thousand links
-	// on a busy host. What takes longer is held by something.
-	goneTime = 15 * time.Second
-)
+// goneTime is how long the kernel may take: a second for a thousand links on a busy
+// host. What takes longer is held by something.
+const goneTime = 15 * time.Second
 
 var errStillHeld = errors.New("an open descriptor or socket somewhere holds a namespace")
 
 func (w *watch) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, goneTime, errStillHeld)
 	defer cancel()
-	for gone := false; !gone; {
-		if err := context.Cause(ctx); err != nil {
-			return fmt.Errorf("the names are gone; wait for the kernel to take the links apart: %w", err)
-		}
-		err := w.conn.Listen(pollMillis, func(m rtnl.Message) {
-			gone = gone || m.Type == unix.RTM_DELLINK && rtnl.U32(m.Payload, 4) == watchIndex
-		})
-		if err != nil && !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS) {
-			return err
-		}
-		// An event may have been lost or come before we listened.
-		if !gone && err != nil {
-			links, err := dumpLinks(w.conn)
-			if err != nil {
-				return err
+	for {
+		select {
+		case u, ok := <-w.updates:
+			if !ok {
+				return errors.New("the kernel stopped to report links")
 			}
-			gone = len(links) <= 1
+			if u.Header.Type == unix.RTM_DELLINK && u.Attrs().Name == watchName {
+				return nil
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("the names are gone; wait for the kernel to take the links apart: %w", context.Cause(ctx))
 		}
 	}
-	return nil
 }
 
 // undo removes what this Apply made, and nothing else.
 func (f *Fabric) undo(ctx context.Context) error {
-	d := &doomed{byInode: map[uint64]string{}}
+	r := &removal{byInode: map[uint64]string{}}
 	var files []string
 	var errs []error
 	others := map[string][]int{} // what is adopted lives on as long as its owner wants
 	for i := range f.ns {
-		ns := &f.ns[i]
+		n := &f.ns[i]
 		switch {
-		case ns.made.mount:
-			if ns.adopt != "" {
-				others[ns.name] = []int{0}
+		case n.made.mount:
+			if n.adopt != "" {
+				others[n.name] = []int{0}
 			}
-			fd := ns.fd
-			ns.fd = -1 // now d's
-			errs = append(errs, d.add(ns.name, fd))
-		case ns.made.file:
-			files = append(files, ns.name)
+			errs = append(errs, r.add(n.name, n.handle))
+			n.handle = netns.None() // now r's
+		case n.made.file:
+			files = append(files, n.name)
 		}
-		ns.close()
+		n.close()
 	}
-	errs = append(errs, removeNames(files), d.release(ctx, others))
+	errs = append(errs, removeNames(files), r.release(ctx, others))
 	return errors.Join(errs...)
 }

@@ -9,13 +9,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
-
-// nsfsMagic is the file system type of a namespace's file (linux/magic.h).
-const nsfsMagic = 0x6e736673
 
 // marked is a namespace file and what its mark says; lab is empty when it has none.
 type marked struct {
@@ -39,10 +37,7 @@ func parseMark(name, alias string) marked {
 }
 
 // isNamespace reports whether a path is a mounted namespace.
-func isNamespace(path string) bool {
-	var st unix.Statfs_t
-	return unix.Statfs(path, &st) == nil && st.Type == nsfsMagic
-}
+func isNamespace(path string) bool { return ns.IsNSorErr(path) == nil }
 
 // readMark enters a namespace file with the calling thread, which must be
 // onThread's, and reads the mark. Files that are no network namespaces have none.
@@ -51,77 +46,65 @@ func readMark(path string) (marked, error) {
 	if !isNamespace(path) {
 		return none, nil
 	}
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	h, err := netns.GetFromPath(path)
 	if errors.Is(err, unix.ENOENT) {
 		return none, nil
 	}
 	if err != nil {
 		return none, fmt.Errorf("open %s: %w", path, err)
 	}
-	defer func() { _ = unix.Close(fd) }()
-	return readMarkFd(fd, path)
+	defer func() { _ = h.Close() }()
+	return readMarkOf(h, path)
 }
 
-func readMarkFd(fd int, path string) (marked, error) {
+func readMarkOf(h netns.NsHandle, path string) (marked, error) {
 	none := marked{name: filepath.Base(path)}
-	if err := unix.Setns(fd, unix.CLONE_NEWNET); err != nil {
+	if err := netns.Set(h); err != nil {
 		if errors.Is(err, unix.EINVAL) {
 			return none, nil // a namespace of another type
 		}
 		return none, fmt.Errorf("enter %s: %w", path, err)
 	}
-	c, err := rtnl.Open()
-	if err != nil {
-		return none, fmt.Errorf("%s: %w", path, err)
-	}
-	defer func() { _ = c.Close() }()
-	alias, err := loAlias(c)
+	alias, err := loAlias()
 	if err != nil {
 		return none, fmt.Errorf("%s: %w", path, err)
 	}
 	m := parseMark(filepath.Base(path), alias)
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return none, fmt.Errorf("stat %s: %w", path, err)
-	}
-	m.inode = st.Ino
-	return m, nil
+	m.inode, err = inodeOf(h, m.name)
+	return m, err
 }
 
-// loAlias reads the alias of a namespace's loopback interface.
-func loAlias(c *rtnl.Conn) (alias string, err error) {
-	var b rtnl.Batch
-	b.Begin(unix.RTM_GETLINK, 0, "read the alias of", "lo")
-	ifinfo(&b, loIndex, 0)
-	err = c.Query(&b, func(_ int, m rtnl.Message) {
-		alias = rtnl.String(rtnl.Find(rtnl.Skip(m.Payload, unix.SizeofIfInfomsg), unix.IFLA_IFALIAS))
-	})
-	return alias, err
+// loAlias reads the alias of the loopback interface in the calling thread's namespace.
+func loAlias() (string, error) {
+	lo, err := netlink.LinkByIndex(loIndex)
+	if err != nil {
+		return "", fmt.Errorf("read the alias of lo: %w", err)
+	}
+	return lo.Attrs().Alias, nil
 }
 
 // scan reads the marks of all named namespaces, sorted by name. Those that
 // cannot be read are left out: they are not ours as far as anyone can tell.
 func scan() ([]marked, error) {
 	entries, err := os.ReadDir(NetnsDir)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("list namespaces: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil, nil // for which nobody needs rights
 	}
 	var found []marked
 	err = onThread(func() error {
 		for _, e := range entries {
-			m, err := readMark(filepath.Join(NetnsDir, e.Name()))
-			if errors.Is(err, unix.EPERM) {
-				return fmt.Errorf("%w (this needs root)", err)
-			}
-			if err == nil && m.lab != "" {
+			if m, err := readMark(filepath.Join(NetnsDir, e.Name())); err == nil && m.lab != "" {
 				found = append(found, m)
 			}
 		}
 		return nil
 	})
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%w (this needs root)", err)
+	}
 	return found, err
 }
 

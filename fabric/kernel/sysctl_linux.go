@@ -91,7 +91,7 @@ func detectFeatures(plan *fabric.Plan, opt Options) Features {
 	f := Features{
 		HashSeed: !opt.NoHashSeed && has("ipv4/fib_multipath_hash_seed"), RTOMinSysctl: has("ipv4/tcp_rto_min_us"),
 		ToRHashFields: fields5Tuple, AggHashFields: fields5Tuple,
-		Latency: plan.Delayed() && ProbeNetem.Check() == nil,
+		Latency: plan.Delayed() && Lacks("netem") == nil,
 	}
 	if !f.HashSeed {
 		f.AggHashFields = fieldsNoDst

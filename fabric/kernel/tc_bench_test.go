@@ -15,25 +15,20 @@ import (
 
 var benchShape = fabric.Shape{Rate: 62_500_000, BurstBytes: 12_112, LimitBytes: 65_536}
 
-// inScratch runs fn in a namespace that ends with it.
-func inScratch(b *testing.B, fn func() error) {
+// mustScratch runs fn in a namespace that ends with it.
+func mustScratch(b *testing.B, fn func() error) {
 	b.Helper()
-	if err := ProbeNetns.Check(); err != nil {
+	if err := Lacks("netns"); err != nil {
 		b.Skip(err)
 	}
-	require.NoError(b, onThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return err
-		}
-		return fn()
-	}))
+	require.NoError(b, inScratch(fn)())
 }
 
 // BenchmarkTBFBatched sets and removes eight qdiscs in one send; the time is of
 // one pair of requests. BenchmarkTBFLibrary does the same with
 // vishvananda/netlink v1.3.1, which waits for each answer.
 func BenchmarkTBFBatched(b *testing.B) {
-	inScratch(b, func() error {
+	mustScratch(b, func() error {
 		c, err := rtnl.Open()
 		if err != nil {
 			return err
@@ -58,7 +53,7 @@ func BenchmarkTBFBatched(b *testing.B) {
 }
 
 func BenchmarkTBFLibrary(b *testing.B) {
-	inScratch(b, func() error {
+	mustScratch(b, func() error {
 		h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 		if err != nil {
 			return err

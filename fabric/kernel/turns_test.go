@@ -33,7 +33,7 @@ func fairTree(rate fabric.BitsPerSecond, queueing string, background bool) (*sce
 // A newcomer to a link whose queue another flow has filled gets its half at once where
 // flows take turns, and waits behind that queue where they do not.
 func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
-	ktest.Need(t, kernel.ProbeFlowQueues)
+	ktest.Need(t, "flow-queues")
 	if testing.Short() {
 		t.Skip("takes some seconds of transfers")
 	}
@@ -48,7 +48,7 @@ func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
 			f := mustUp(t, lab(t, "turns"), plan)
 			require.NoError(t, f.Verify(t.Context()))
 			src, dst := plan.Prefill[0], plan.Decode[2]
-			table, err := f.PathPorts(src, dst, 0, dataPort, 2, 20_000)
+			table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 20_000, DstPort: dataPort}, 2)
 			require.NoError(t, err)
 			l := mustListen(t, f, dst)
 			incumbent, newcomer := mustConnect(t, f, src, dst, l, table[0][0]), mustConnect(t, f, src, dst, l, table[0][1])
@@ -98,7 +98,7 @@ func mustCome(t *testing.T, incumbent, newcomer connection, rate fabric.BitsPerS
 }
 
 func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
-	ktest.Need(t, kernel.ProbeFlowQueues)
+	ktest.Need(t, "flow-queues")
 	for name, tc := range map[string]struct {
 		background            bool
 		queues                int

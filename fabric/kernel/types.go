@@ -83,8 +83,21 @@ type Features struct {
 	// route metric alone sets the least retransmission time to 5 ms.
 	RTOMinSysctl bool `json:"rto_min_sysctl"`
 	// Latency: the ports have the delays of the plan (netem). False where the plan has
-	// none or ProbeNetem says no; links then have no latency of their own.
+	// none or the probe "netem" says no; links then have no latency of their own.
 	Latency bool `json:"latency"`
+}
+
+// Flow is one transport flow from a NIC of one node to a NIC of another. Addresses
+// follow from the NICs.
+type Flow struct {
+	Src, Dst fabric.NodeID
+	// SrcNIC and DstNIC index the nodes' Addrs.
+	SrcNIC, DstNIC int
+	// Proto is the IP protocol, IPPROTO_TCP or IPPROTO_UDP; 0 means TCP. Switches
+	// hash it, so a TCP and a UDP flow with the same ports can take different paths.
+	Proto uint8
+	// SrcPort and DstPort are the transport ports, 1..65535.
+	SrcPort, DstPort uint16
 }
 
 // QueueCounters are what one queue has done since it was made. Bytes and

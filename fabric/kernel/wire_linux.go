@@ -3,6 +3,7 @@ package kernel
 import (
 	"net/netip"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -72,8 +73,8 @@ func linkAttrs(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
 }
 
 // addVeth asks, in the namespace of end A, for a link whose end B is born in
-// the namespace peerFd.
-func addVeth(b *rtnl.Batch, plan *fabric.Plan, l *fabric.Link, peerFd int) {
+// the namespace peer.
+func addVeth(b *rtnl.Batch, plan *fabric.Plan, l *fabric.Link, peer netns.NsHandle) {
 	b.Begin(unix.RTM_NEWLINK, createNew, "create veth", plan.LinkName(fabric.Hop{Link: l.ID}))
 	ifinfo(b, ifindexOf(plan, &l.A), 0)
 	linkAttrs(b, plan, &l.A)
@@ -83,7 +84,7 @@ func addVeth(b *rtnl.Batch, plan *fabric.Plan, l *fabric.Link, peerFd int) {
 	b.Nest(vethInfoPeer)
 	ifinfo(b, ifindexOf(plan, &l.B), 0)
 	linkAttrs(b, plan, &l.B)
-	b.AttrU32(unix.IFLA_NET_NS_FD, uint32(peerFd))
+	b.AttrU32(unix.IFLA_NET_NS_FD, uint32(peer))
 	b.End()
 	b.End()
 	b.End()

@@ -44,14 +44,13 @@ func Preflight(ctx context.Context, c *trials.Cluster, opt Options) error {
 	if err := NeedRoot(); err != nil {
 		return err
 	}
-	if err := supported(p); err != nil {
-		return err
+	// First, since this error names the congestion controls to choose from. A lack of
+	// rights is for Supported to report.
+	if err := host.TryCongestionControl(s.Transfer.CongestionControl); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
-	if err := queues(p); err != nil {
-		return err
-	}
-	if err := congestion(s, p); err != nil {
-		return err
+	if err := kernel.Supported(p); err != nil {
+		return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` shows all that is missing)", err)
 	}
 	// Before the load is estimated, which needs the workload.
 	if err := c.Check(); err != nil {
@@ -65,44 +64,6 @@ func Preflight(ctx context.Context, c *trials.Cluster, opt Options) error {
 func NeedRoot() error {
 	if unix.Geteuid() != 0 {
 		return errors.New("needs root to work with network namespaces: run it with sudo")
-	}
-	return nil
-}
-
-// supported asks the kernel for everything the plan cannot do without.
-func supported(p *fabric.Plan) error {
-	need := []*kernel.Probe{kernel.ProbeNetns, kernel.ProbeVeth, kernel.ProbeTBF, kernel.ProbeHashPolicy3}
-	if p.Classes {
-		need = append(need, kernel.ProbeHTB, kernel.ProbeU32)
-	}
-	for _, probe := range need {
-		if err := probe.Check(); err != nil {
-			return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` tells all that is missing)", err)
-		}
-	}
-	return nil
-}
-
-// queues asks for what switch ports need to serve flows in turn.
-func queues(p *fabric.Plan) error {
-	if !p.Fair() {
-		return nil
-	}
-	if err := kernel.ProbeFlowQueues.Check(); err != nil {
-		return fmt.Errorf("topology.buffers.queueing: %s needs queues for flows: %w; take %s or load the modules", scenarios.QueueingFair, err, scenarios.QueueingFIFO)
-	}
-	return nil
-}
-
-// congestion asks for the congestion control, and for the queues that it needs.
-func congestion(s *scenarios.Scenario, p *fabric.Plan) error {
-	if err := host.TryCongestionControl(s.Transfer.CongestionControl); err != nil {
-		return fmt.Errorf("transfer.congestionControl: %w", err)
-	}
-	if p.Marks() {
-		if err := kernel.ProbeRED.Check(); err != nil {
-			return fmt.Errorf("transfer.congestionControl: %s needs switch queues that mark: %w; take cubic or load the module", scenarios.CongestionDCTCP, err)
-		}
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/term"
 )
 
 // Progress tells a person on stderr what is going on: one line that rewrites
@@ -30,7 +32,7 @@ const redrawEvery = 100 * time.Millisecond
 func NewProgress(w io.Writer) *Progress {
 	p := &Progress{w: w, now: time.Now}
 	if f, ok := w.(*os.File); ok {
-		p.tty = IsTerminal(f)
+		p.tty = term.IsTerminal(int(f.Fd()))
 	}
 	return p
 }

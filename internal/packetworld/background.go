@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -54,7 +55,7 @@ func (all *Agents) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, fro
 	if b.Kind == scenarios.BackgroundUDP {
 		proto = unix.IPPROTO_UDP
 	}
-	table, err := all.lab.Fabric.PathPortsOf(proto, from, to, 0, dataPort, 1, backgroundPortBase)
+	table, err := all.lab.Fabric.PathPorts(kernel.Flow{Src: from, Dst: to, Proto: proto, SrcPort: backgroundPortBase, DstPort: dataPort}, 1)
 	if err != nil {
 		return fmt.Errorf("background ports from %s to %s: %w", all.cluster.Plan.Nodes[from].Name, all.cluster.Plan.Nodes[to].Name, err)
 	}

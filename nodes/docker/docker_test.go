@@ -20,7 +20,6 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 	"github.com/netkvlab/netkvlab/nodes"
 )
@@ -255,7 +254,7 @@ func TestContainersOnTheirWayAreWaitedFor(t *testing.T) {
 
 func TestStartSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	ktest.Need(t, kernel.ProbeRoot) // folders are given to the agents' user
+	ktest.Need(t, "root") // folders are given to the agents' user
 	f, e := newFake(t)
 	r := New(e, "v1")
 	s := specOf(t, "p0")

@@ -18,21 +18,26 @@ import (
 // MustEnv is the environment variable that lists needs which must be met.
 const MustEnv = "NETKVLAB_MUST"
 
-// Need skips the test unless the kernel passes all probes. It fails instead
-// where MustEnv lists the probe, and where a probe could not tell.
-func Need(tb testing.TB, probes ...*kernel.Probe) {
+// Need skips the test unless this host has the features with these names, which are
+// names of kernel.Probes. It fails instead where MustEnv lists the feature, and where
+// its probe could not tell.
+func Need(tb testing.TB, names ...string) {
 	tb.Helper()
-	for _, p := range probes {
-		err := p.Check()
-		switch {
-		case err == nil:
-		case !errors.Is(err, kernel.ErrUnsupported):
-			tb.Fatalf("could not tell whether this kernel has %s: %v", p.Name, err)
-		case must(p.Name):
-			tb.Fatalf("%s lists %s, but: %v", MustEnv, p.Name, err)
-		default:
-			tb.Skipf("%v", err)
-		}
+	for _, name := range names {
+		judge(tb, name, kernel.Lacks(name))
+	}
+}
+
+func judge(tb testing.TB, name string, lack error) {
+	tb.Helper()
+	switch {
+	case lack == nil:
+	case !errors.Is(lack, kernel.ErrUnsupported):
+		tb.Fatalf("could not tell whether this kernel has %s: %v", name, lack)
+	case must(name):
+		tb.Fatalf("%s lists %s, but: %v", MustEnv, name, lack)
+	default:
+		tb.Skipf("%v", lack)
 	}
 }
 
@@ -41,7 +46,7 @@ func NeedFabric(tb testing.TB) {
 	tb.Helper()
 	for _, p := range kernel.Probes() {
 		if p.Required {
-			Need(tb, p)
+			Need(tb, p.Name)
 		}
 	}
 }

@@ -35,9 +35,9 @@ func TestNeed(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Setenv(MustEnv, tc.must)
-			missing := kernel.Unsupported("hovercraft", "CONFIG_EELS", assert.AnError)
+			missing := &kernel.UnsupportedError{Feature: "hovercraft", Need: "CONFIG_EELS", Cause: assert.AnError}
 			r := &recorder{}
-			Need(r, missing)
+			judge(r, "hovercraft", missing)
 			assert.Equal(t, tc.skips, r.skipped != "", r.skipped)
 			assert.Equal(t, tc.fail, r.failed != "", r.failed)
 			assert.Contains(t, r.skipped+r.failed, "hovercraft: needs CONFIG_EELS")

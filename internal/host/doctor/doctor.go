@@ -43,18 +43,6 @@ type Report struct {
 	Checks []Check `json:"checks"`
 }
 
-// without says what a lab does where an optional feature is missing.
-var without = map[string]string{
-	"htb":         "background traffic cannot be told from transfers: oracle.separation must be none",
-	"u32":         "background traffic cannot be told from transfers: oracle.separation must be none",
-	"hash-seed":   "switches above the rack hash other fields instead; polarization is avoided less well",
-	"rto-min":     "the 5 ms retransmission floor comes from route metrics alone",
-	"netem":       "links have no latency of their own, and every run says so",
-	"red":         "transfer.congestionControl: dctcp is refused, since queues could not mark",
-	"flow-queues": "topology.buffers.queueing: fair is refused",
-	"dctcp":       "transfer.congestionControl: dctcp is refused",
-}
-
 // Examine tries everything. The engine is the one that containers would go to.
 func Examine(ctx context.Context, engine *docker.Engine) *Report {
 	r := &Report{CPUs: runtime.NumCPU(), Checks: []Check{}}
@@ -65,7 +53,7 @@ func Examine(ctx context.Context, engine *docker.Engine) *Report {
 		if ctx.Err() != nil {
 			return r
 		}
-		r.add(Check{Name: p.Name, Required: p.Required, Need: p.Need, Without: without[p.Name]}, p.Check(), kernel.ErrUnsupported)
+		r.add(Check{Name: p.Name, Required: p.Required, Need: p.Need, Without: p.Without}, p.Check(), kernel.ErrUnsupported)
 	}
 	for _, cc := range []string{"cubic", "reno", "bbr"} {
 		c := Check{

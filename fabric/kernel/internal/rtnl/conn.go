@@ -40,12 +40,9 @@ type Conn struct {
 	closed atomic.Bool
 }
 
-// Message is one answer: type, and payload after the netlink header. The
-// payload is valid until the callback returns.
-type Message struct {
-	Type    uint16
-	Payload []byte
-}
+// Message is one answer: what follows the netlink header. It is valid until the
+// callback returns.
+type Message struct{ Payload []byte }
 
 // OpError is a request that the kernel refused.
 type OpError struct {
@@ -68,21 +65,14 @@ func (e *OpError) Unwrap() error { return e.Errno }
 // ErrDumpInterrupted means that a table kept changing while it was read.
 var ErrDumpInterrupted = errors.New("dump interrupted by concurrent changes")
 
-// Open makes a socket in the calling thread's network namespace. groups are
-// multicast groups to join, none for requests only.
-func Open(groups ...int) (*Conn, error) {
+// Open makes a socket in the calling thread's network namespace.
+func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("open rtnetlink socket: %w", err)
 	}
 	for _, o := range []int{unix.NETLINK_EXT_ACK, unix.NETLINK_CAP_ACK} {
 		_ = unix.SetsockoptInt(fd, unix.SOL_NETLINK, o, 1) // better error texts; older kernels have none
-	}
-	for _, g := range groups {
-		if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, g); err != nil {
-			_ = unix.Close(fd)
-			return nil, fmt.Errorf("join rtnetlink group %d: %w", g, err)
-		}
 	}
 	tv := unix.Timeval{Sec: answerSeconds}
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv); err != nil {
@@ -182,7 +172,7 @@ func (c *Conn) lockedRun(b *Batch, at, end int, fn func(int, Message), errs *[]e
 					return
 				}
 			} else if fn != nil {
-				fn(at+i, Message{Type: h.typ, Payload: payload})
+				fn(at+i, Message{Payload: payload})
 			}
 			if fn == nil {
 				open = 0
@@ -241,7 +231,7 @@ func (c *Conn) lockedDump(b *Batch, fn func(m Message)) (interrupted bool, err e
 					failed = &OpError{What: o.what, Object: o.object, Errno: errno, Text: text}
 				}
 			default:
-				fn(Message{Type: h.typ, Payload: payload})
+				fn(Message{Payload: payload})
 			}
 		})
 		if err != nil {
@@ -249,22 +239,6 @@ func (c *Conn) lockedDump(b *Batch, fn func(m Message)) (interrupted bool, err e
 		}
 	}
 	return interrupted, failed
-}
-
-// Listen waits for one datagram of a multicast group and calls fn for each
-// message in it. It returns EAGAIN when none comes within the milliseconds given.
-func (c *Conn) Listen(milliseconds int, fn func(m Message)) error {
-	fds := []unix.PollFd{{Fd: int32(c.fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, milliseconds)
-	if errors.Is(err, unix.EINTR) || (err == nil && n == 0) {
-		return unix.EAGAIN
-	}
-	if err != nil {
-		return fmt.Errorf("wait for rtnetlink events: %w", err)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lockedReceive(func(h header, payload []byte) { fn(Message{Type: h.typ, Payload: payload}) })
 }
 
 func (c *Conn) lockedSend(buf []byte) error {
