@@ -3,6 +3,7 @@
 package kernel_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -73,15 +74,51 @@ func TestASwitchThatChoosesOtherwiseIsAsked(t *testing.T) {
 	assert.Equal(t, 1, refuted)
 }
 
+// mustApply is mustUp on a kernel with or without hash seeds.
+func mustApply(tb testing.TB, name string, plan *fabric.Plan, seeds bool) *kernel.Fabric {
+	tb.Helper()
+	ktest.NeedFabric(tb)
+	if seeds {
+		ktest.Need(tb, kernel.ProbeHashSeed)
+	}
+	f, err := kernel.Apply(tb.Context(), name, plan, kernel.Options{NoHashSeed: !seeds})
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		assert.NoError(tb, f.Close())
+		mustRemove(tb, name)
+	})
+	return f
+}
+
+func TestTheWayBackIsTheKernels(t *testing.T) {
+	for _, seeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("seeds %v", seeds), func(t *testing.T) {
+			plan := mustPlan(t, smallTree(), 400)
+			f := mustApply(t, lab(t, "back"), plan, seeds)
+			src, dst := plan.Prefill[0], plan.Decode[2]
+			var flows []kernel.PortPair
+			for port := uint16(20_000); port < 20_080; port++ {
+				flows = append(flows, kernel.PortPair{Src: dataPort, Dst: port})
+			}
+			slots, err := f.Slots(unix.IPPROTO_TCP, dst, src, 0, flows)
+			require.NoError(t, err)
+			paths, used := plan.EqualCostPaths(dst, src), map[int]bool{}
+			for i, fl := range flows {
+				path, err := f.Path(dst, src, 0, 0, unix.IPPROTO_TCP, fl.Src, fl.Dst)
+				require.NoError(t, err)
+				require.Equal(t, paths[slots[i]], path, "port %d", fl.Dst)
+				used[slots[i]] = true
+			}
+			assert.Len(t, used, len(paths), "ports lead over every path")
+			_, err = f.Slots(unix.IPPROTO_TCP, dst, src, 9, flows)
+			require.ErrorContains(t, err, "no path")
+		})
+	}
+}
+
 func TestWithoutSeedsTheKernelIsAsked(t *testing.T) {
 	plan := mustPlan(t, smallTree(), 400)
-	name := lab(t, "unseeded")
-	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{NoHashSeed: true})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, f.Close())
-		mustRemove(t, name)
-	})
+	f := mustApply(t, lab(t, "unseeded"), plan, false)
 	requireKernelAgrees(t, f, unix.IPPROTO_TCP, plan.Prefill[0], plan.Decode[2], 8)
 	confirmed, refuted := f.Confirmed()
 	assert.Zero(t, confirmed+refuted)
@@ -100,5 +137,27 @@ func BenchmarkPathPortsTree1024(b *testing.B) {
 			_, err := f.PathPorts(plan.Prefill[0], dst, 0, dataPort, 8, 20_000)
 			require.NoError(b, err)
 		}
+	}
+}
+
+// BenchmarkWaysBack finds those of 12,000 connections of the paper's cluster.
+func BenchmarkWaysBack(b *testing.B) {
+	for _, seeds := range []bool{true, false} {
+		b.Run(fmt.Sprintf("seeds %v", seeds), func(b *testing.B) {
+			plan := mustPlan(b, fabrictest.Paper64(), 400)
+			f := mustApply(b, lab(b, "ways"), plan, seeds)
+			flows := make([]kernel.PortPair, 12_000/(len(plan.Prefill)*len(plan.Decode)))
+			for i := range flows {
+				flows[i] = kernel.PortPair{Src: dataPort, Dst: uint16(10_000 + i)}
+			}
+			for b.Loop() {
+				for _, src := range plan.Prefill {
+					for _, dst := range plan.Decode {
+						_, err := f.Slots(unix.IPPROTO_TCP, dst, src, 0, flows)
+						require.NoError(b, err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -87,6 +87,11 @@ func (f *Fabric) PathPortsOf(_ uint8, _, _ fabric.NodeID, _ int, _ uint16, _ int
 	return nil, errNotLinux
 }
 
+// Slots fails: it needs Linux.
+func (f *Fabric) Slots(uint8, fabric.NodeID, fabric.NodeID, int, []PortPair) ([]int, error) {
+	return nil, errNotLinux
+}
+
 func (p *Probe) try() error {
 	return &UnsupportedError{Feature: p.Name, Need: "Linux", Cause: errNotLinux.Cause}
 }

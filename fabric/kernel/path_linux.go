@@ -92,6 +92,21 @@ func (f *Fabric) PathPortsOf(proto uint8, src, dst fabric.NodeID, nic int, dport
 	return ports, nil
 }
 
+// Slots finds which of plan.NICPaths(src, dst, nic, nic) each of some flows takes, in
+// their order. It computes and asks as PathPorts does, so many flows cost little.
+func (f *Fabric) Slots(proto uint8, src, dst fabric.NodeID, nic int, ports []PortPair) ([]int, error) {
+	paths, fl, err := f.flowBetween(src, dst, nic, nic)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]flow, len(ports))
+	for i, p := range ports {
+		flows[i] = fl
+		flows[i].proto, flows[i].sport, flows[i].dport = proto, p.Src, p.Dst
+	}
+	return f.slots(paths, flows, f.foresee)
+}
+
 // slots tells for each flow between one pair of NICs which of paths it takes.
 // It descends the tree of choices: all flows start with all paths, and each
 // switch that has several next hops splits them.
