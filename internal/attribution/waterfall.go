@@ -17,14 +17,14 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 	for _, p := range policies {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: p, Metric: m, Unit: "ms", NotCompared: t.packet[p]}
-			t.fill(&w, series{columns: t.chain(p, m)}, t.again(m, p))
+			t.fill(&w, t.again(m, p))
 			means = append(means, w)
 		}
 	}
 	for _, c := range comparisons {
 		for _, m := range metrics {
 			w := results.Waterfall{Policy: c[0], Baseline: c[1], Metric: m, Unit: "pp", NotCompared: min(t.packet[c[0]], t.packet[c[1]])}
-			t.fill(&w, series{columns: t.chain(c[0], m), baseline: t.chain(c[1], m)}, t.again(m, c[0], c[1]))
+			t.fill(&w, t.again(m, c[0], c[1]))
 			gains = append(gains, w)
 		}
 	}
@@ -34,6 +34,14 @@ func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, g
 // series is what a waterfall follows through the stages: a policy's mean, or its gain
 // over a baseline.
 type series struct{ columns, baseline []paired.Column }
+
+func (t *Table) series(w *results.Waterfall) series {
+	s := series{columns: t.chain(w.Policy, w.Metric)}
+	if w.Baseline != "" {
+		s.baseline = t.chain(w.Baseline, w.Metric)
+	}
+	return s
+}
 
 // common lists the requests that the stages from and to and all between them share.
 func (s series) common(from, to int) []paired.Key {
@@ -65,7 +73,8 @@ func (s series) step(keys []paired.Key, from, to int) (paired.Estimate, bool) {
 }
 
 // fill computes a waterfall. again is the flow stage once more, with other luck.
-func (t *Table) fill(w *results.Waterfall, s series, again []series) {
+func (t *Table) fill(w *results.Waterfall, again []series) {
+	s := t.series(w)
 	w.Levels, w.Steps = []results.Level{}, []results.Step{}
 	stages := Stages()
 	last := len(stages) - 1
@@ -99,6 +108,62 @@ func (t *Table) fill(w *results.Waterfall, s series, again []series) {
 	gap, _ := s.step(keys, flowStage, last)
 	w.Whole, w.WholeCI95 = &whole.Value, whole.CI95
 	w.Gap, w.GapCI95 = &gap.Value, gap.CI95
+}
+
+// splitTransport splits the transport step of each waterfall by class of transfer.
+func (t *Table) splitTransport(waterfalls []results.Waterfall, all []classified) {
+	classOf := map[string]map[paired.Key]string{} // by policy
+	for i := range all {
+		c := &all[i]
+		if classOf[c.policy] == nil {
+			classOf[c.policy] = map[paired.Key]string{}
+		}
+		classOf[c.policy][c.key] = c.class
+	}
+	last := len(Stages()) - 1
+	for i := range waterfalls {
+		w := &waterfalls[i]
+		if w.Reason != "" {
+			continue
+		}
+		s := t.series(w)
+		keys := s.common(0, last)
+		parts := byClass(keys, s.columns[last], s.columns[last-1], classOf[w.Policy])
+		if s.baseline != nil {
+			parts = pointsByClass(keys, s, parts, byClass(keys, s.baseline[last], s.baseline[last-1], classOf[w.Baseline]))
+		}
+		for _, class := range Classes() {
+			if value, ok := parts[class]; ok {
+				w.Steps[last-1].Classes = append(w.Steps[last-1].Classes, results.ClassPart{Class: class, Value: value})
+			}
+		}
+	}
+}
+
+// byClass splits the difference of the means of packet and replay. A request that moved
+// nothing has no class and no difference.
+func byClass(keys []paired.Key, packet, replay paired.Column, classOf map[paired.Key]string) map[string]float64 {
+	parts := map[string]float64{}
+	for _, k := range keys {
+		parts[classOf[k]] += (packet[k] - replay[k]) / float64(len(keys))
+	}
+	return parts
+}
+
+// pointsByClass splits the difference of two gains, P/B in packets minus p/b in the replay,
+// by the parts of P - p and B - b. With ratio r = p/b it is (P - p - r (B - b)) / B.
+func pointsByClass(keys []paired.Key, s series, policy, baseline map[string]float64) map[string]float64 {
+	last := len(s.columns) - 1
+	ratio := s.columns[last-1].Mean(keys) / s.baseline[last-1].Mean(keys)
+	base := s.baseline[last].Mean(keys)
+	parts := map[string]float64{}
+	for class, ms := range policy {
+		parts[class] += 100 * ms / base
+	}
+	for class, ms := range baseline {
+		parts[class] -= 100 * ratio * ms / base
+	}
+	return parts
 }
 
 // flowStage is where StageFlow stands in the chain.

@@ -55,6 +55,7 @@ func (r *run) trial(ctx context.Context, t turn) error {
 	lost := sessions.close()
 	records := driver.Records()
 	trials.NamePaths(r.plan, records)
+	r.lab.NameBackPaths(records)
 	r.page.records = records
 	r.evidence.Oracle.Add(oracle.meter.Accuracy())
 	if linkErr != nil { // a port that cannot be read is not what was planned

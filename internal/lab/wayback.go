@@ -1,0 +1,66 @@
+package lab
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/results"
+)
+
+// direction is where the acknowledgements of some streams go.
+type direction struct {
+	from, to string
+	nic      int
+}
+
+// NameBackPaths writes into the records the path of each stream's acknowledgements, as
+// the lab's switches choose it: they have the stream's addresses and ports, swapped. Where
+// a switch cannot be asked the path stays absent, and a line says so.
+func (l *Lab) NameBackPaths(records []results.Record) {
+	groups := map[direction][]*results.StreamRecord{}
+	for i := range records {
+		r := &records[i]
+		for j := range r.Streams {
+			if s := &r.Streams[j]; s.Bytes > 0 && s.SourcePort > 0 {
+				d := direction{r.Decode, r.Prefill, s.NIC}
+				groups[d] = append(groups[d], s)
+			}
+		}
+	}
+	var failed error
+	unknown := 0
+	for d, streams := range groups {
+		if err := l.nameBack(d, streams); err != nil {
+			failed, unknown = err, unknown+len(streams)
+		}
+	}
+	if failed != nil {
+		l.opt.Progress.Note("the path of the acknowledgements of %d streams is not known: %v", unknown, failed)
+	}
+}
+
+func (l *Lab) nameBack(d direction, streams []*results.StreamRecord) error {
+	from, ok := l.Plan.Lookup(d.from)
+	to, ok2 := l.Plan.Lookup(d.to)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s to %s: no such instances", d.from, d.to)
+	}
+	ports := make([]kernel.PortPair, len(streams))
+	for i, s := range streams {
+		ports[i] = kernel.PortPair{Src: dataPort, Dst: uint16(s.SourcePort)}
+	}
+	slots, err := l.Fabric.Slots(unix.IPPROTO_TCP, from, to, d.nic, ports)
+	if err != nil {
+		return err
+	}
+	var names [][]string
+	for _, p := range l.Plan.NICPaths(from, to, d.nic, d.nic) {
+		names = append(names, l.Plan.PathNodes(p))
+	}
+	for i, s := range streams {
+		s.BackSlot, s.BackPath = &slots[i], names[slots[i]]
+	}
+	return nil
+}
