@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/fabrictest"
@@ -99,7 +98,7 @@ func BenchmarkPath(b *testing.B) {
 	plan := mustPlan(b, fabrictest.Paper64(), 400)
 	f := mustUp(b, lab(b, "path"), plan)
 	for b.Loop() {
-		_, err := f.Path(plan.Prefill[0], plan.Decode[7], 0, 0, unix.IPPROTO_TCP, 40_000, dataPort)
+		_, err := f.Path(kernel.Flow{Src: plan.Prefill[0], Dst: plan.Decode[7], SrcPort: 40_000, DstPort: dataPort})
 		require.NoError(b, err)
 	}
 }
@@ -109,7 +108,7 @@ func BenchmarkPathPorts(b *testing.B) {
 	plan := mustPlan(b, fabrictest.Paper64(), 400)
 	f := mustUp(b, lab(b, "pathports"), plan)
 	for b.Loop() {
-		_, err := f.PathPorts(plan.Prefill[0], plan.Decode[7], 0, dataPort, 4, 20_000)
+		_, err := f.PathPorts(kernel.Flow{Src: plan.Prefill[0], Dst: plan.Decode[7], SrcPort: 20_000, DstPort: dataPort}, 4)
 		require.NoError(b, err)
 	}
 }

@@ -56,7 +56,7 @@ func (s *foresight) refute(r hashedRoute) {
 
 // foresee is nextPorts for flows of one destination, computed where that is known to
 // give the kernel's own answer: the first flows over each route are asked of both.
-func (f *Fabric) foresee(in *fabric.Port, flows []flow, which []int) ([]int, error) {
+func (f *Fabric) foresee(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error) {
 	n := &f.plan.Nodes[in.Node]
 	at := routeTo(n, flows[which[0]].dst)
 	if at < 0 || !f.features.HashSeed {

@@ -20,12 +20,12 @@ import (
 // requireKernelAgrees looks every port of a table up in the kernel.
 func requireKernelAgrees(t *testing.T, f *kernel.Fabric, proto uint8, src, dst fabric.NodeID, want int) {
 	t.Helper()
-	table, err := f.PathPortsOf(proto, src, dst, 0, dataPort, want, 20_000)
+	table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, Proto: proto, SrcPort: 20_000, DstPort: dataPort}, want)
 	require.NoError(t, err)
 	paths := f.Plan().EqualCostPaths(src, dst)
 	for slot, ports := range table {
 		for _, port := range ports {
-			path, err := f.Path(src, dst, 0, 0, proto, port, dataPort)
+			path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: proto, SrcPort: port, DstPort: dataPort})
 			require.NoError(t, err)
 			require.Equal(t, paths[slot], path, "%s to %s from port %d", f.Plan().Nodes[src].Name, f.Plan().Nodes[dst].Name, port)
 		}
@@ -134,7 +134,7 @@ func BenchmarkPathPortsTree1024(b *testing.B) {
 	f := mustUp(b, lab(b, "ports1024"), plan)
 	for b.Loop() {
 		for _, dst := range plan.Decode {
-			_, err := f.PathPorts(plan.Prefill[0], dst, 0, dataPort, 8, 20_000)
+			_, err := f.PathPorts(kernel.Flow{Src: plan.Prefill[0], Dst: dst, SrcPort: 20_000, DstPort: dataPort}, 8)
 			require.NoError(b, err)
 		}
 	}

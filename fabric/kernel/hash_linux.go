@@ -20,7 +20,7 @@ const (
 )
 
 // multipathHash is what a switch computes of a flow under policy 3 and fields5Tuple.
-func multipathHash(seed uint32, fl *flow) uint32 {
+func multipathHash(seed uint32, fl *fiveTuple) uint32 {
 	var keys [hashedBytes]byte
 	keys[hashProtoAt] = fl.proto
 	// Both directions of a flow have one hash: the smaller end, as the host reads the

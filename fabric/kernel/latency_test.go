@@ -171,7 +171,7 @@ func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
 	mustUDP(t, f, dst, dataPort)
 	const sent = 500
 	from := mustUDP(t, f, src, 40_000)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	sendUDP(t, f, from, dst, sent, 1000, 0) // which a host's own queue takes at once
 	most := map[string]uint64{}

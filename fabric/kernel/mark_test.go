@@ -106,7 +106,7 @@ func mustMark(t *testing.T, f *kernel.Fabric, link string, rate fabric.BitsPerSe
 // mustConnectDCTCP opens warm connections over a pair's first path.
 func mustConnectDCTCP(t *testing.T, f *kernel.Fabric, src, dst fabric.NodeID, n int) (all []connection) {
 	t.Helper()
-	table, err := f.PathPorts(src, dst, 0, dataPort, n, 20_000)
+	table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 20_000, DstPort: dataPort}, n)
 	require.NoError(t, err)
 	l := mustListenWith(t, f, dst, "dctcp")
 	for _, port := range table[0] {

@@ -73,19 +73,10 @@ func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
 func (f *Fabric) NetnsInode(fabric.NodeID) (uint64, error) { return 0, errNotLinux }
 
 // Path fails: it needs Linux.
-func (f *Fabric) Path(_, _ fabric.NodeID, _, _ int, _ uint8, _, _ uint16) (fabric.Path, error) {
-	return nil, errNotLinux
-}
+func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }
 
 // PathPorts fails: it needs Linux.
-func (f *Fabric) PathPorts(_, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16) ([][]uint16, error) {
-	return nil, errNotLinux
-}
-
-// PathPortsOf fails: it needs Linux.
-func (f *Fabric) PathPortsOf(_ uint8, _, _ fabric.NodeID, _ int, _ uint16, _ int, _ uint16) ([][]uint16, error) {
-	return nil, errNotLinux
-}
+func (f *Fabric) PathPorts(Flow, int) ([][]uint16, error) { return nil, errNotLinux }
 
 // Slots fails: it needs Linux.
 func (f *Fabric) Slots(uint8, fabric.NodeID, fabric.NodeID, int, []PortPair) ([]int, error) {

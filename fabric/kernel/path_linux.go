@@ -10,73 +10,68 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// flow is what a switch hashes.
-type flow struct {
+// fiveTuple is what a switch hashes.
+type fiveTuple struct {
 	src, dst     netip.Addr
 	proto        uint8
 	sport, dport uint16
 }
 
-// Path asks the kernel which path packets of a flow take: proto is
-// unix.IPPROTO_TCP or IPPROTO_UDP, the NICs choose the addresses. The answer
-// holds for the whole flow: switches hash addresses and ports, nothing else.
-// Only switches with several next hops are asked, so it costs two requests of
-// some 7 us at most.
-func (f *Fabric) Path(src, dst fabric.NodeID, srcNIC, dstNIC int, proto uint8, sport, dport uint16) (fabric.Path, error) {
-	paths, fl, err := f.flowBetween(src, dst, srcNIC, dstNIC)
+// Path asks the kernel which path the packets of a flow take. The answer holds for
+// the whole flow: switches hash addresses, protocol and ports, nothing else. Only
+// switches with several next hops are asked, so it costs two requests of some 7 us
+// at most.
+func (f *Fabric) Path(fl Flow) (fabric.Path, error) {
+	paths, tuple, err := f.resolve(fl)
 	if err != nil {
 		return nil, err
 	}
-	fl.proto, fl.sport, fl.dport = proto, sport, dport
-	slots, err := f.slots(paths, []flow{fl}, f.nextPorts)
+	slots, err := f.slots(paths, []fiveTuple{tuple}, f.nextPorts)
 	if err != nil {
 		return nil, err
 	}
 	return paths[slots[0]], nil
 }
 
-func (f *Fabric) flowBetween(src, dst fabric.NodeID, srcNIC, dstNIC int) ([]fabric.Path, flow, error) {
-	for _, id := range []fabric.NodeID{src, dst} {
+// resolve finds the equal-cost paths of a flow and its addresses.
+func (f *Fabric) resolve(fl Flow) ([]fabric.Path, fiveTuple, error) {
+	for _, id := range []fabric.NodeID{fl.Src, fl.Dst} {
 		if _, err := f.at(id); err != nil {
-			return nil, flow{}, err
+			return nil, fiveTuple{}, err
 		}
 	}
-	paths := f.plan.NICPaths(src, dst, srcNIC, dstNIC)
-	a, b := &f.plan.Nodes[src], &f.plan.Nodes[dst]
+	paths := f.plan.NICPaths(fl.Src, fl.Dst, fl.SrcNIC, fl.DstNIC)
+	src, dst := &f.plan.Nodes[fl.Src], &f.plan.Nodes[fl.Dst]
 	if len(paths) == 0 {
-		return nil, flow{}, fmt.Errorf("no path from %s NIC %d to %s NIC %d", a.Name, srcNIC, b.Name, dstNIC)
+		return nil, fiveTuple{}, fmt.Errorf("no path from %s NIC %d to %s NIC %d", src.Name, fl.SrcNIC, dst.Name, fl.DstNIC)
 	}
-	return paths, flow{src: a.Addrs[srcNIC], dst: b.Addrs[dstNIC]}, nil
+	if fl.Proto == 0 {
+		fl.Proto = unix.IPPROTO_TCP
+	}
+	return paths, fiveTuple{src: src.Addrs[fl.SrcNIC], dst: dst.Addrs[fl.DstNIC], proto: fl.Proto, sport: fl.SrcPort, dport: fl.DstPort}, nil
 }
 
-// PathPorts finds source ports by path: ports[k] holds want ports, ascending,
-// whose TCP connections to dport take path k of plan.NICPaths(src, dst, nic,
-// nic). Ports are tried upwards from first; when 65535 is reached before every
-// path has its ports, that is an error. Paths are computed where the kernel is known
-// to choose as computed, and asked of it elsewhere.
-func (f *Fabric) PathPorts(src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) ([][]uint16, error) {
-	return f.PathPortsOf(unix.IPPROTO_TCP, src, dst, nic, dport, want, first)
-}
-
-// PathPortsOf is PathPorts for an IP protocol that has ports: the protocol is
-// part of what switches hash, so UDP takes other paths than TCP.
-func (f *Fabric) PathPortsOf(proto uint8, src, dst fabric.NodeID, nic int, dport uint16, want int, first uint16) (ports [][]uint16, err error) {
-	paths, fl, err := f.flowBetween(src, dst, nic, nic)
+// PathPorts finds source ports by path: ports[k] holds want ports, ascending, from
+// which a flow takes path k of plan.NICPaths. Ports are tried upwards from
+// first.SrcPort; when 65535 is reached before every path has its ports, that is an
+// error. Paths are computed where the kernel is known to choose as computed, and
+// asked of it elsewhere.
+func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
+	paths, tuple, err := f.resolve(first)
 	if err != nil {
 		return nil, err
 	}
-	fl.proto, fl.dport = proto, dport
 	ports = make([][]uint16, len(paths))
 	missing := want * len(paths)
-	for next := int(max(first, 1)); missing > 0; {
-		flows := make([]flow, 0, 2*missing)
+	for next := int(max(first.SrcPort, 1)); missing > 0; {
+		flows := make([]fiveTuple, 0, 2*missing)
 		for ; len(flows) < 2*missing && next <= 65535; next++ {
-			fl.sport = uint16(next)
-			flows = append(flows, fl)
+			tuple.sport = uint16(next)
+			flows = append(flows, tuple)
 		}
 		if len(flows) == 0 {
 			return nil, fmt.Errorf("source ports %d..65535 from %s to %s port %d: %d paths lack %d of %d ports each: begin lower or ask for fewer",
-				first, f.plan.Nodes[src].Name, f.plan.Nodes[dst].Name, dport, len(paths), missing, want)
+				first.SrcPort, f.plan.Nodes[first.Src].Name, f.plan.Nodes[first.Dst].Name, first.DstPort, len(paths), missing, want)
 		}
 		slots, err := f.slots(paths, flows, f.foresee)
 		if err != nil {
@@ -110,7 +105,7 @@ func (f *Fabric) Slots(proto uint8, src, dst fabric.NodeID, nic int, ports []Por
 // slots tells for each flow between one pair of NICs which of paths it takes.
 // It descends the tree of choices: all flows start with all paths, and each
 // switch that has several next hops splits them.
-func (f *Fabric) slots(paths []fabric.Path, flows []flow, ask oracle) ([]int, error) {
+func (f *Fabric) slots(paths []fabric.Path, flows []fiveTuple, ask oracle) ([]int, error) {
 	slots := make([]int, len(flows))
 	if len(paths) == 1 {
 		return slots, nil
@@ -127,10 +122,10 @@ func (f *Fabric) slots(paths []fabric.Path, flows []flow, ask oracle) ([]int, er
 }
 
 // oracle tells by which port the node of port in sends each of some flows that arrive there.
-type oracle func(in *fabric.Port, flows []flow, which []int) ([]int, error)
+type oracle func(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error)
 
 // choose settles which candidate path each of some flows takes, from hop on.
-func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, which []int, hop int, slots []int, ask oracle) error {
+func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []fiveTuple, which []int, hop int, slots []int, ask oracle) error {
 	if len(candidates) == 1 || len(which) == 0 {
 		for _, i := range which {
 			slots[i] = candidates[0]
@@ -171,7 +166,7 @@ func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []flow, whi
 }
 
 // nextPorts asks the node of port in where it would send flows that arrive there.
-func (f *Fabric) nextPorts(in *fabric.Port, flows []flow, which []int) ([]int, error) {
+func (f *Fabric) nextPorts(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error) {
 	var b rtnl.Batch
 	iif := ifindexOf(f.plan, in)
 	for _, i := range which {

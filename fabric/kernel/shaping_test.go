@@ -182,7 +182,7 @@ func TestEightTransfersShareALink(t *testing.T) {
 	plan := mustPlan(t, s, scale)
 	f := mustUp(t, lab(t, "eight"), plan)
 	src, dst := plan.Prefill[0], plan.Decode[2]
-	table, err := f.PathPorts(src, dst, 0, dataPort, flows, 20_000)
+	table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 20_000, DstPort: dataPort}, flows)
 	require.NoError(t, err)
 	l := mustListen(t, f, dst)
 	var all []connection
@@ -344,10 +344,10 @@ func TestClassesFillTheLinkAndGiveBackgroundItsShare(t *testing.T) {
 	assert.InDelta(t, 1, alone, tolerance, "a class may use what others leave")
 
 	// A fifth of the link, constant, over the same core link.
-	tcp, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, 40_000, dataPort)
+	tcp, err := f.Path(kernel.Flow{Src: src, Dst: dst, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	from, to := plan.Background[0], plan.Background[2]
-	table, err := f.PathPortsOf(unix.IPPROTO_UDP, from, to, 0, dataPort, 1, 30_000)
+	table, err := f.PathPorts(kernel.Flow{Src: from, Dst: to, Proto: unix.IPPROTO_UDP, SrcPort: 30_000, DstPort: dataPort}, 1)
 	require.NoError(t, err)
 	mustUDP(t, f, to, dataPort)
 	other := mustUDP(t, f, from, table[plan.Slot(tcp)][0])

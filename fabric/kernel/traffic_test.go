@@ -30,7 +30,7 @@ func TestCountersAreExact(t *testing.T) {
 	from := mustUDP(t, f, src, 40_000)
 	sendUDP(t, f, from, dst, 40, 1000, 0)
 	now := mustSettle(t, f)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	require.Len(t, path, 6)
 	on := map[string]bool{}
@@ -56,7 +56,7 @@ func TestWhatEntersAQueueLeavesItOrIsDropped(t *testing.T) {
 	const sent = 2000
 	sendUDP(t, f, mustUDP(t, f, src, 40_000), dst, sent, 1000, 0)
 	now := mustSettle(t, f)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	entered := uint64(sent)
 	for _, hop := range path {
@@ -95,7 +95,7 @@ func TestClassesCountTheirDSCPWhateverTheECNBits(t *testing.T) {
 		}
 	}
 	now := mustSettle(t, f)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	for _, hop := range path[1:] {
 		c := now[plan.LinkName(hop)]
@@ -129,7 +129,7 @@ func TestECNOfTCPStaysInItsClass(t *testing.T) {
 	_, err = k.transfer(payload)
 	require.NoError(t, err)
 	now := mustSettle(t, f)
-	path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, 40_000, dataPort)
+	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
 	last := plan.LinkName(path[5])
 	frames := math.Ceil(payload / 1448.0)
@@ -155,7 +155,7 @@ func TestFlowsSpreadOverAllCoreLinks(t *testing.T) {
 	links := map[string]int{}
 	for i := range 256 {
 		src, dst := plan.Prefill[i%2], plan.Decode[2+i%6]
-		path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, uint16(40_000+i), dataPort)
+		path, err := f.Path(kernel.Flow{Src: src, Dst: dst, SrcPort: uint16(40_000 + i), DstPort: dataPort})
 		require.NoError(t, err)
 		links[plan.LinkName(path[1])]++
 		links[plan.LinkName(path[2])]++
@@ -181,7 +181,7 @@ func TestWithoutSeedsTheLayersHashDifferentFields(t *testing.T) {
 	assert.Equal(t, kernel.Features{ToRHashFields: 0x37, AggHashFields: 0x31, RTOMinSysctl: f.Features().RTOMinSysctl}, f.Features())
 	links := map[string]int{}
 	for i := range 256 {
-		path, err := f.Path(plan.Prefill[i%2], plan.Decode[2+i%6], 0, 0, unix.IPPROTO_TCP, uint16(40_000+i), dataPort)
+		path, err := f.Path(kernel.Flow{Src: plan.Prefill[i%2], Dst: plan.Decode[2+i%6], SrcPort: uint16(40_000 + i), DstPort: dataPort})
 		require.NoError(t, err)
 		links[plan.LinkName(path[2])]++
 	}
@@ -200,7 +200,7 @@ func TestPacketsTakeThePredictedPaths(t *testing.T) {
 	for i := range flows {
 		src, dst := plan.Prefill[i%8], plan.Decode[(i*3+i/8)%8]
 		sport := uint16(41_000 + i)
-		path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, sport, dataPort)
+		path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: sport, DstPort: dataPort})
 		require.NoError(t, err)
 		for _, hop := range path {
 			want[plan.LinkName(hop)] += udpFrame(100)
@@ -217,7 +217,7 @@ func TestPathPortsLeadTCPOverEachPath(t *testing.T) {
 	f := mustUp(t, lab(t, "ports"), plan)
 	src, dst := plan.Prefill[1], plan.Decode[6]
 	start := time.Now()
-	table, err := f.PathPorts(src, dst, 0, dataPort, 4, 20_000)
+	table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 20_000, DstPort: dataPort}, 4)
 	require.NoError(t, err)
 	t.Logf("16 ports on 4 paths in %v", time.Since(start))
 	paths := plan.EqualCostPaths(src, dst)
@@ -226,7 +226,7 @@ func TestPathPortsLeadTCPOverEachPath(t *testing.T) {
 	for slot, ports := range table {
 		require.Len(t, ports, 4)
 		assert.True(t, slices.IsSorted(ports))
-		path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, ports[3], dataPort)
+		path, err := f.Path(kernel.Flow{Src: src, Dst: dst, SrcPort: ports[3], DstPort: dataPort})
 		require.NoError(t, err)
 		assert.Equal(t, paths[slot], path)
 		k := mustConnect(t, f, src, dst, l, ports[0])
@@ -244,18 +244,18 @@ func TestPathPortsLeadTCPOverEachPath(t *testing.T) {
 			}
 		}
 	}
-	_, err = f.PathPorts(src, dst, 0, dataPort, 100, 65_500)
+	_, err = f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 65_500, DstPort: dataPort}, 100)
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "source ports 65500..65535 from p1 to d6")
-	udp, err := f.PathPortsOf(unix.IPPROTO_UDP, src, dst, 0, dataPort, 4, 20_000)
+	udp, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 20_000, DstPort: dataPort}, 4)
 	require.NoError(t, err)
 	assert.NotEqual(t, table, udp, "the protocol is hashed too")
 	for slot, ports := range udp {
-		path, err := f.Path(src, dst, 0, 0, unix.IPPROTO_UDP, ports[0], dataPort)
+		path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: ports[0], DstPort: dataPort})
 		require.NoError(t, err)
 		assert.Equal(t, paths[slot], path)
 	}
-	near, err := f.PathPorts(src, plan.Prefill[0], 0, dataPort, 2, 30_000)
+	near, err := f.PathPorts(kernel.Flow{Src: src, Dst: plan.Prefill[0], SrcPort: 30_000, DstPort: dataPort}, 2)
 	require.NoError(t, err)
 	assert.Equal(t, [][]uint16{{30_000, 30_001}}, near, "one path: any port")
 }
@@ -267,7 +267,7 @@ func TestEveryNICUsesItsOwnLink(t *testing.T) {
 	f := mustUp(t, lab(t, "rail"), plan)
 	src, dst := plan.Prefill[0], plan.Decode[3]
 	for nic := range 4 {
-		table, err := f.PathPorts(src, dst, nic, dataPort, 1, 20_000)
+		table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcNIC: nic, DstNIC: nic, SrcPort: 20_000, DstPort: dataPort}, 1)
 		require.NoError(t, err)
 		assert.Len(t, table, 4)
 		out := mustRun(t, "ip", "-n", f.Lab()+".p0", "route", "get", plan.Nodes[dst].Addrs[nic].String(), "from", plan.Nodes[src].Addrs[nic].String())

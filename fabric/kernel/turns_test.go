@@ -48,7 +48,7 @@ func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
 			f := mustUp(t, lab(t, "turns"), plan)
 			require.NoError(t, f.Verify(t.Context()))
 			src, dst := plan.Prefill[0], plan.Decode[2]
-			table, err := f.PathPorts(src, dst, 0, dataPort, 2, 20_000)
+			table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcPort: 20_000, DstPort: dataPort}, 2)
 			require.NoError(t, err)
 			l := mustListen(t, f, dst)
 			incumbent, newcomer := mustConnect(t, f, src, dst, l, table[0][0]), mustConnect(t, f, src, dst, l, table[0][1])

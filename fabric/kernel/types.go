@@ -90,6 +90,19 @@ type Features struct {
 	Latency bool `json:"latency"`
 }
 
+// Flow is one transport flow from a NIC of one node to a NIC of another. Addresses
+// follow from the NICs.
+type Flow struct {
+	Src, Dst fabric.NodeID
+	// SrcNIC and DstNIC index the nodes' Addrs.
+	SrcNIC, DstNIC int
+	// Proto is the IP protocol, IPPROTO_TCP or IPPROTO_UDP; 0 means TCP. Switches
+	// hash it, so a TCP and a UDP flow with the same ports can take different paths.
+	Proto uint8
+	// SrcPort and DstPort are the transport ports, 1..65535.
+	SrcPort, DstPort uint16
+}
+
 // QueueCounters are what one queue has done since it was made. Bytes and
 // Packets count what left it: Ethernet frames with their 14-byte header, each
 // segment of an offloaded packet for itself. Drops counts what it refused, Marks

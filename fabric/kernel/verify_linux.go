@@ -60,7 +60,7 @@ func (f *Fabric) verifyLookups() (diffs []string) {
 		if src == dst {
 			continue
 		}
-		if _, err := f.Path(src, dst, 0, 0, unix.IPPROTO_TCP, uint16(20_000+i), 5001); err != nil {
+		if _, err := f.Path(Flow{Src: src, Dst: dst, SrcPort: uint16(20_000 + i), DstPort: 5001}); err != nil {
 			diffs = append(diffs, err.Error())
 		}
 	}

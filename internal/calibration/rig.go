@@ -62,7 +62,7 @@ func (r *rig) start(ctx context.Context, pairs []pair) error {
 	for _, p := range pairs {
 		key := [2]fabric.NodeID{p.from, p.to}
 		if tables[key] == nil {
-			t, err := r.fabric.PathPorts(p.from, p.to, 0, dataPort, 1, firstSourcePort)
+			t, err := r.fabric.PathPorts(kernel.Flow{Src: p.from, Dst: p.to, SrcPort: firstSourcePort, DstPort: dataPort}, 1)
 			if err != nil {
 				return err
 			}

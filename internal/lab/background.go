@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -71,7 +72,7 @@ func (l *Lab) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, from, to
 	if b.Kind == scenarios.BackgroundUDP {
 		proto = unix.IPPROTO_UDP
 	}
-	table, err := l.Fabric.PathPortsOf(proto, from, to, 0, dataPort, 1, backgroundPortBase)
+	table, err := l.Fabric.PathPorts(kernel.Flow{Src: from, Dst: to, Proto: proto, SrcPort: backgroundPortBase, DstPort: dataPort}, 1)
 	if err != nil {
 		return fmt.Errorf("background ports from %s to %s: %w", l.Plan.Nodes[from].Name, l.Plan.Nodes[to].Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/kvagent/control"
@@ -215,7 +216,7 @@ func (l *Lab) peer(from, to *fabric.Node) (*control.Peer, error) {
 	peer := &control.Peer{Node: to.Name, DataPort: dataPort}
 	for nic, addr := range to.Addrs {
 		peer.Addresses = append(peer.Addresses, addr.String())
-		table, err := l.Fabric.PathPorts(from.ID, to.ID, nic, dataPort, l.portsWanted(), firstSourcePort)
+		table, err := l.Fabric.PathPorts(kernel.Flow{Src: from.ID, Dst: to.ID, SrcNIC: nic, DstNIC: nic, SrcPort: firstSourcePort, DstPort: dataPort}, l.portsWanted())
 		if err != nil {
 			return nil, fmt.Errorf("source ports from %s to %s: %w", from.Name, to.Name, err)
 		}
