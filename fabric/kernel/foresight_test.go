@@ -95,22 +95,24 @@ func TestTheWayBackIsTheKernels(t *testing.T) {
 		t.Run(fmt.Sprintf("seeds %v", seeds), func(t *testing.T) {
 			plan := mustPlan(t, smallTree(), 400)
 			f := mustApply(t, lab(t, "back"), plan, seeds)
-			src, dst := plan.Prefill[0], plan.Decode[2]
-			var flows []kernel.PortPair
+			back := kernel.Flow{Src: plan.Decode[2], Dst: plan.Prefill[0], SrcPort: dataPort}
+			var ports []uint16
 			for port := uint16(20_000); port < 20_080; port++ {
-				flows = append(flows, kernel.PortPair{Src: dataPort, Dst: port})
+				ports = append(ports, port)
 			}
-			slots, err := f.Slots(unix.IPPROTO_TCP, dst, src, 0, flows)
+			slots, err := f.Slots(back, ports)
 			require.NoError(t, err)
-			paths, used := plan.EqualCostPaths(dst, src), map[int]bool{}
-			for i, fl := range flows {
-				path, err := f.Path(dst, src, 0, 0, unix.IPPROTO_TCP, fl.Src, fl.Dst)
+			paths, used := plan.EqualCostPaths(back.Src, back.Dst), map[int]bool{}
+			for i, port := range ports {
+				back.DstPort = port
+				path, err := f.Path(back)
 				require.NoError(t, err)
-				require.Equal(t, paths[slots[i]], path, "port %d", fl.Dst)
+				require.Equal(t, paths[slots[i]], path, "port %d", port)
 				used[slots[i]] = true
 			}
 			assert.Len(t, used, len(paths), "ports lead over every path")
-			_, err = f.Slots(unix.IPPROTO_TCP, dst, src, 9, flows)
+			back.DstNIC = 9
+			_, err = f.Slots(back, ports)
 			require.ErrorContains(t, err, "no path")
 		})
 	}
@@ -146,14 +148,14 @@ func BenchmarkWaysBack(b *testing.B) {
 		b.Run(fmt.Sprintf("seeds %v", seeds), func(b *testing.B) {
 			plan := mustPlan(b, fabrictest.Paper64(), 400)
 			f := mustApply(b, lab(b, "ways"), plan, seeds)
-			flows := make([]kernel.PortPair, 12_000/(len(plan.Prefill)*len(plan.Decode)))
-			for i := range flows {
-				flows[i] = kernel.PortPair{Src: dataPort, Dst: uint16(10_000 + i)}
+			ports := make([]uint16, 12_000/(len(plan.Prefill)*len(plan.Decode)))
+			for i := range ports {
+				ports[i] = uint16(10_000 + i)
 			}
 			for b.Loop() {
 				for _, src := range plan.Prefill {
 					for _, dst := range plan.Decode {
-						_, err := f.Slots(unix.IPPROTO_TCP, dst, src, 0, flows)
+						_, err := f.Slots(kernel.Flow{Src: dst, Dst: src, SrcPort: dataPort}, ports)
 						require.NoError(b, err)
 					}
 				}

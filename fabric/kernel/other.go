@@ -79,9 +79,7 @@ func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }
 func (f *Fabric) PathPorts(Flow, int) ([][]uint16, error) { return nil, errNotLinux }
 
 // Slots fails: it needs Linux.
-func (f *Fabric) Slots(uint8, fabric.NodeID, fabric.NodeID, int, []PortPair) ([]int, error) {
-	return nil, errNotLinux
-}
+func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux }
 
 func (p *Probe) try() error {
 	return &UnsupportedError{Feature: p.Name, Need: "Linux", Cause: errNotLinux.Cause}

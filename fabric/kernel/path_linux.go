@@ -87,17 +87,17 @@ func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
 	return ports, nil
 }
 
-// Slots finds which of plan.NICPaths(src, dst, nic, nic) each of some flows takes, in
+// Slots finds which of plan.NICPaths a flow takes to each of some destination ports, in
 // their order. It computes and asks as PathPorts does, so many flows cost little.
-func (f *Fabric) Slots(proto uint8, src, dst fabric.NodeID, nic int, ports []PortPair) ([]int, error) {
-	paths, fl, err := f.flowBetween(src, dst, nic, nic)
+func (f *Fabric) Slots(fl Flow, dstPorts []uint16) ([]int, error) {
+	paths, tuple, err := f.resolve(fl)
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]flow, len(ports))
-	for i, p := range ports {
-		flows[i] = fl
-		flows[i].proto, flows[i].sport, flows[i].dport = proto, p.Src, p.Dst
+	flows := make([]fiveTuple, len(dstPorts))
+	for i, port := range dstPorts {
+		tuple.dport = port
+		flows[i] = tuple
 	}
 	return f.slots(paths, flows, f.foresee)
 }

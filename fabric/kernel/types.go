@@ -36,9 +36,6 @@ func checkLab(lab string) error {
 	return nil
 }
 
-// PortPair is the source and the destination port of a flow.
-type PortPair struct{ Src, Dst uint16 }
-
 // Names are the names of a lab's namespaces in NetnsDir, by NodeID.
 func Names(lab string, plan *fabric.Plan) []string {
 	names := make([]string, len(plan.Nodes))

@@ -3,8 +3,6 @@ package lab
 import (
 	"fmt"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/results"
 )
@@ -47,11 +45,11 @@ func (l *Lab) nameBack(d direction, streams []*results.StreamRecord) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("%s to %s: no such instances", d.from, d.to)
 	}
-	ports := make([]kernel.PortPair, len(streams))
+	ports := make([]uint16, len(streams))
 	for i, s := range streams {
-		ports[i] = kernel.PortPair{Src: dataPort, Dst: uint16(s.SourcePort)}
+		ports[i] = uint16(s.SourcePort)
 	}
-	slots, err := l.Fabric.Slots(unix.IPPROTO_TCP, from, to, d.nic, ports)
+	slots, err := l.Fabric.Slots(kernel.Flow{Src: from, Dst: to, SrcNIC: d.nic, DstNIC: d.nic, SrcPort: dataPort}, ports)
 	if err != nil {
 		return err
 	}
