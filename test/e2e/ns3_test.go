@@ -71,6 +71,29 @@ func TestPacketsTakeTheTimesOfNS3(t *testing.T) {
 	}
 }
 
+// TestAcknowledgementsWaitBehindTheDataOfOthers has the last two flows of the light case: the
+// second is alone on its links, and its acknowledgements cross the link that the first fills.
+func TestAcknowledgementsWaitBehindTheDataOfOthers(t *testing.T) {
+	absent(t, "e2e-acks")
+	dir := t.TempDir()
+	const flows = `{"start_s":0,"from":"i11","to":"i2","bytes":6923245000,"via":["tor2-1","agg2-0","core0-1","agg0-0","tor0-1"]}
+{"start_s":1.614926,"from":"i5","to":"i9","bytes":208702000,"via":["tor1-0","agg1-0","core0-0","agg2-0","tor2-0"]}
+`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "flows.jsonl"), []byte(flows), 0o600))
+	file, out := filepath.Join(dir, "acks.yaml"), filepath.Join(dir, "run")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, tree, "e2e-acks", "fifo", "cubic"), 0o600))
+	mustRun(t, "up", file, "--worlds", "packet,flow", "--out", out)
+	packet, replay := recordsOf(t, out, results.WorldPacket), recordsOf(t, out, results.WorldReplay)
+	require.Len(t, packet, 2)
+	assert.Equal(t, []string{"i9", "tor2-0", "agg2-0", "core0-1", "agg1-0", "tor1-0", "i5"}, packet[1].Streams[0].BackPath)
+	assert.Greater(t, packet[1].TransferMS, 2*replay[1].TransferMS, "its acknowledgements waited")
+	noneWronglyAlone(t, file, packet, replay)
+	for _, reason := range summary(t, out).Fidelity.Reasons {
+		assert.NotContains(t, reason, "met no other")
+		assert.NotContains(t, reason, "recorded paths")
+	}
+}
+
 // noneWronglyAlone compares the class alone with what this counts by itself: a flow is
 // alone if no other's data were on its links or on its acknowledgements' way back.
 func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record) {
