@@ -66,6 +66,9 @@ func (f *Fabric) Close() error { return nil }
 // Do fails: it needs Linux.
 func (f *Fabric) Do(fabric.NodeID, func() error) error { return errNotLinux }
 
+// Slots fails: it needs Linux.
+func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux }
+
 // NetnsPath is empty.
 func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
 
@@ -77,9 +80,6 @@ func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }
 
 // PathPorts fails: it needs Linux.
 func (f *Fabric) PathPorts(Flow, int) ([][]uint16, error) { return nil, errNotLinux }
-
-// Slots fails: it needs Linux.
-func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux }
 
 func (p *Probe) try() error {
 	return &UnsupportedError{Feature: p.Name, Need: "Linux", Cause: errNotLinux.Cause}
