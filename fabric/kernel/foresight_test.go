@@ -3,6 +3,7 @@
 package kernel_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -73,15 +74,53 @@ func TestASwitchThatChoosesOtherwiseIsAsked(t *testing.T) {
 	assert.Equal(t, 1, refuted)
 }
 
+// mustApply is mustUp on a kernel with or without hash seeds.
+func mustApply(tb testing.TB, name string, plan *fabric.Plan, seeds bool) *kernel.Fabric {
+	tb.Helper()
+	ktest.NeedFabric(tb)
+	if seeds {
+		ktest.Need(tb, "hash-seed")
+	}
+	f, err := kernel.Apply(tb.Context(), name, plan, kernel.Options{NoHashSeed: !seeds})
+	require.NoError(tb, err)
+	tb.Cleanup(func() {
+		assert.NoError(tb, f.Close())
+		mustRemove(tb, name)
+	})
+	return f
+}
+
+func TestTheWayBackIsTheKernels(t *testing.T) {
+	for _, seeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("seeds %v", seeds), func(t *testing.T) {
+			plan := mustPlan(t, smallTree(), 400)
+			f := mustApply(t, lab(t, "back"), plan, seeds)
+			back := kernel.Flow{Src: plan.Decode[2], Dst: plan.Prefill[0], SrcPort: dataPort}
+			var ports []uint16
+			for port := uint16(20_000); port < 20_080; port++ {
+				ports = append(ports, port)
+			}
+			slots, err := f.Slots(back, ports)
+			require.NoError(t, err)
+			paths, used := plan.EqualCostPaths(back.Src, back.Dst), map[int]bool{}
+			for i, port := range ports {
+				back.DstPort = port
+				path, err := f.Path(back)
+				require.NoError(t, err)
+				require.Equal(t, paths[slots[i]], path, "port %d", port)
+				used[slots[i]] = true
+			}
+			assert.Len(t, used, len(paths), "ports lead over every path")
+			back.DstNIC = 9
+			_, err = f.Slots(back, ports)
+			require.ErrorContains(t, err, "no path")
+		})
+	}
+}
+
 func TestWithoutSeedsTheKernelIsAsked(t *testing.T) {
 	plan := mustPlan(t, smallTree(), 400)
-	name := lab(t, "unseeded")
-	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{NoHashSeed: true})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		assert.NoError(t, f.Close())
-		mustRemove(t, name)
-	})
+	f := mustApply(t, lab(t, "unseeded"), plan, false)
 	requireKernelAgrees(t, f, unix.IPPROTO_TCP, plan.Prefill[0], plan.Decode[2], 8)
 	confirmed, refuted := f.Confirmed()
 	assert.Zero(t, confirmed+refuted)
@@ -100,5 +139,27 @@ func BenchmarkPathPortsTree1024(b *testing.B) {
 			_, err := f.PathPorts(kernel.Flow{Src: plan.Prefill[0], Dst: dst, SrcPort: 20_000, DstPort: dataPort}, 8)
 			require.NoError(b, err)
 		}
+	}
+}
+
+// BenchmarkWaysBack finds those of 12,000 connections of the paper's cluster.
+func BenchmarkWaysBack(b *testing.B) {
+	for _, seeds := range []bool{true, false} {
+		b.Run(fmt.Sprintf("seeds %v", seeds), func(b *testing.B) {
+			plan := mustPlan(b, fabrictest.Paper64(), 400)
+			f := mustApply(b, lab(b, "ways"), plan, seeds)
+			ports := make([]uint16, 12_000/(len(plan.Prefill)*len(plan.Decode)))
+			for i := range ports {
+				ports[i] = uint16(10_000 + i)
+			}
+			for b.Loop() {
+				for _, src := range plan.Prefill {
+					for _, dst := range plan.Decode {
+						_, err := f.Slots(kernel.Flow{Src: dst, Dst: src, SrcPort: dataPort}, ports)
+						require.NoError(b, err)
+					}
+				}
+			}
+		})
 	}
 }

@@ -66,6 +66,9 @@ func (f *Fabric) Close() error { return nil }
 // Do fails: it needs Linux.
 func (f *Fabric) Do(fabric.NodeID, func() error) error { return errNotLinux }
 
+// Slots fails: it needs Linux.
+func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux }
+
 // NetnsPath is empty.
 func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
 

@@ -87,6 +87,21 @@ func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
 	return ports, nil
 }
 
+// Slots finds which of plan.NICPaths a flow takes to each of some destination ports, in
+// their order. It computes and asks as PathPorts does, so many flows cost little.
+func (f *Fabric) Slots(fl Flow, dstPorts []uint16) ([]int, error) {
+	paths, tuple, err := f.resolve(fl)
+	if err != nil {
+		return nil, err
+	}
+	flows := make([]fiveTuple, len(dstPorts))
+	for i, port := range dstPorts {
+		tuple.dport = port
+		flows[i] = tuple
+	}
+	return f.slots(paths, flows, f.foresee)
+}
+
 // slots tells for each flow between one pair of NICs which of paths it takes.
 // It descends the tree of choices: all flows start with all paths, and each
 // switch that has several next hops splits them.

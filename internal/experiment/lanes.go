@@ -163,6 +163,7 @@ func (l *lane) options() packetworld.Options {
 			return wait(ctx, l.lag)
 		},
 		End:        func() { l.gate.wait() },
+		Note:       l.shown.progress.Note,
 		OnProgress: func(ended, total int) { l.shown.step(l.trial, l.label, ended, total) },
 	}
 }

@@ -112,3 +112,61 @@ func TestBytesOnOtherLinksThanRecordedAreFound(t *testing.T) {
 	record[0].Decode = "nobody"
 	require.ErrorContains(t, p.Conserve(plan, ports, carried(0), record), "no such instances")
 }
+
+func TestAcknowledgementsArePlacedOnTheirWayBack(t *testing.T) {
+	t.Parallel()
+	s, err := scenarios.Load("quickstart")
+	require.NoError(t, err)
+	plan, err := fabric.New(s, s.Scale)
+	require.NoError(t, err)
+	ports := telemetry.Ports(plan)
+	from, to := plan.Prefill[0], plan.Decode[len(plan.Decode)-1]
+	// carried are the ports' bytes if acknowledgements of some size take a slot back.
+	carried := func(r results.Record, back int, acks int64) []int64 {
+		out := make([]int64, len(ports))
+		for _, st := range r.Streams {
+			for _, l := range flowsim.AppendPath(nil, plan.NICPaths(from, to, 0, 0)[st.Slot]) {
+				out[l] += st.Bytes * frame / segment
+			}
+			for _, l := range flowsim.AppendPath(nil, plan.NICPaths(to, from, 0, 0)[back]) {
+				out[l] += acks
+			}
+		}
+		return out
+	}
+	two := 2
+	big := crossing(plan, 1, 50_000_000)
+	for _, tt := range []struct {
+		name      string
+		known     *int
+		back      int
+		acks      int64
+		plausible bool
+	}{
+		{"where they should be", &two, 2, 1_000_000, true},
+		{"on another path", &two, 0, 1_000_000, false},
+		{"more than data can have", &two, 2, 6_000_000, false},
+		{"anywhere, where the way is not known", nil, 0, 1_000_000, true},
+	} {
+		big.Streams[0].BackSlot = tt.known
+		var p Ports
+		require.NoError(t, p.Conserve(plan, ports, carried(big, tt.back, tt.acks), []results.Record{big}), tt.name)
+		assert.Equal(t, tt.plausible, p.Stray < strayInvalid, "%s: %v at %s", tt.name, p.Stray, p.StrayAt)
+	}
+
+	// Many short streams are mostly hand-shakes, and those belong to the path too.
+	var many results.Record
+	for range 4 * 64 {
+		many = crossing(plan, 1, 3_000)
+		many.Streams[0].BackSlot = &two
+		big.Streams = append(big.Streams, many.Streams[0])
+	}
+	many.Streams = big.Streams[1:]
+	var p Ports
+	require.NoError(t, p.Conserve(plan, ports, carried(many, 2, 135_062/256), []results.Record{many}))
+	assert.Zero(t, p.Stray)
+
+	big.Streams[0].BackSlot = new(int)
+	*big.Streams[0].BackSlot = 99
+	require.ErrorContains(t, p.Conserve(plan, ports, carried(many, 2, 0), []results.Record{big}), "path slot 99 of 4 on the way back")
+}

@@ -27,6 +27,8 @@ type Options struct {
 	// byte is there: where trials run side by side they begin and end together. Nil: at once.
 	Begin func(ctx context.Context) error
 	End   func()
+	// Note is told what is missing of a trial that is good all the same; nil: nobody is.
+	Note func(format string, args ...any)
 	// OnProgress is told how many of a trial's requests have ended, now and then.
 	OnProgress func(ended, total int)
 }
@@ -97,6 +99,7 @@ func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
 		return nil, err
 	}
 	records, err := trials.Play(ctx, w, w.cluster, t)
+	w.nameBackPaths(records)
 	out := &Outcome{Records: records, Evidence: w.evidence}
 	if w.oracle != nil {
 		out.Links = w.oracle.links(t)

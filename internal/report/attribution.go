@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -167,13 +168,52 @@ func transport(b *bytes.Buffer, a *results.Attribution, o Options) {
 		if c.Streams > 1 {
 			text += fmt.Sprintf(" (a transfer of %d streams still competes with itself, so the verdict goes by the median; transfer.streams=1 leaves the emulation alone)", c.Streams)
 		}
+		if c.BackUnknown > 0 {
+			text += fmt.Sprintf("; of %d of them the acknowledgements' path is not known, and they may have waited there", c.BackUnknown)
+		}
 		wrap(b, text, "  ", o.width())
+	}
+	classPoints(b, a, o)
+}
+
+// classPoints prints how the classes move the gains in transfer time.
+func classPoints(b *bytes.Buffer, a *results.Attribution, o Options) {
+	columns := []column{{head: "transport (pp)", left: true}}
+	var classes []string
+	for _, c := range a.Transport {
+		if c.Policy == results.AllPolicies {
+			classes = append(classes, c.Class)
+			columns = append(columns, column{head: c.Class})
+		}
+	}
+	t := newTable(columns...)
+	shown, _ := chosen(a.Gains)
+	for i := range shown {
+		w := &shown[i]
+		if len(w.Steps) == 0 || w.Metric != results.MetricTransfer {
+			continue
+		}
+		parts := map[string]string{}
+		for _, c := range w.Steps[len(w.Steps)-1].Classes {
+			parts[c.Class] = signed(c.Value)
+		}
+		row := []string{w.Policy + " vs " + w.Baseline}
+		for _, class := range classes {
+			row = append(row, cmp.Or(parts[class], "-"))
+		}
+		if len(parts) > 0 {
+			t.add(row...)
+		}
+	}
+	if len(t.rows) > 0 {
+		b.WriteByte('\n')
+		t.render(b, o.width())
 	}
 }
 
 func className(class string) string {
 	if name, ok := map[string]string{
-		"alone": "were alone on their links", "unslowed": "shared no bottleneck", "newcomer": "were slowed as newcomers",
+		"alone": "were alone on their links", "unslowed": "shared no bottleneck", "ack-path": "met data on their ACKs' path", "newcomer": "were slowed as newcomers",
 		"incumbent": "were slowed as incumbents", "both": "were slowed as both",
 	}[class]; ok {
 		return name

@@ -57,13 +57,18 @@ func attributed() *results.Summary {
 			{Policy: "rr", Class: "alone", N: 90, P50: 1.003, P90: 1.02, ExcessMS: 0.2},
 			{Policy: "all", Class: "alone", N: 190, P50: 1.003, P90: 1.02, ExcessMS: 0.2},
 			{Policy: "all", Class: "unslowed", N: 210, P50: 1.01, P90: 1.08, ExcessMS: 1.1},
+			{Policy: "all", Class: "ack-path", N: 40, P50: 1.004, P90: 1.55, ExcessMS: 3.1},
 			{Policy: "all", Class: "newcomer", N: 800, P50: 1.09, P90: 1.8, ExcessMS: 30.6},
 			{Policy: "all", Class: "incumbent", N: 700, P50: 0.97, P90: 1.2, ExcessMS: -15.1},
 			{Policy: "all", Class: "both", N: 497, P50: 1, P90: 1.3, ExcessMS: 2.2},
 		},
 		Alone: &results.AloneCheck{
-			AloneFigures: results.AloneFigures{N: 190, P50Pct: 0.31, P99Pct: 11.2}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 4,
+			AloneFigures: results.AloneFigures{N: 190, P50Pct: 0.31, P99Pct: 11.2}, LimitP50Pct: 1, LimitP99Pct: 10, Streams: 4, BackUnknown: 12,
 		},
+	}
+	transfer := s.Attribution.Gains[1].Steps
+	transfer[len(transfer)-1].Classes = []results.ClassPart{
+		{Class: "alone", Value: 0.1}, {Class: "ack-path", Value: -0.5}, {Class: "newcomer", Value: 2.2}, {Class: "incumbent", Value: -0.8},
 	}
 	return s
 }

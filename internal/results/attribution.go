@@ -66,6 +66,14 @@ type Step struct {
 	// requests with other tie-break draws, and WideCI95 where one more of those would lie.
 	Wide     *float64 `json:"wide,omitempty"`
 	WideCI95 *float64 `json:"wide_ci95,omitempty"`
+	// Classes splits the transport step by class of transfer: the parts add up to Value.
+	Classes []ClassPart `json:"classes,omitempty"`
+}
+
+// ClassPart is the part of a step that one class of transfers makes, in the step's unit.
+type ClassPart struct {
+	Class string  `json:"class"`
+	Value float64 `json:"value"`
 }
 
 // DecisionCount says how often both worlds chose alike.
@@ -103,6 +111,8 @@ type AloneCheck struct {
 	LimitP99Pct float64 `json:"limit_p99_pct"`
 	Within      bool    `json:"within"`  // both limits are kept
 	Streams     int     `json:"streams"` // the most that one of the transfers had
+	// BackUnknown are those whose acknowledgements' path is not known: they may have met others there.
+	BackUnknown int `json:"back_unknown,omitempty"`
 	// Tiers has the same figures for each tier, "0" to "3", that has such transfers.
 	Tiers map[string]AloneFigures `json:"tiers"`
 }

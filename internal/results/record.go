@@ -55,10 +55,14 @@ func (r *Record) TransferEndMS() float64 {
 
 // StreamRecord is one TCP connection's part of a transfer.
 type StreamRecord struct {
-	SourcePort  int      `json:"sport"`
-	NIC         int      `json:"nic"`            // which of the sender's NICs, 0-based
-	Slot        int      `json:"slot"`           // which equal-cost path, 0-based
-	Path        []string `json:"path,omitempty"` // node names from source to destination
+	SourcePort int      `json:"sport"`
+	NIC        int      `json:"nic"`            // which of the sender's NICs, 0-based
+	Slot       int      `json:"slot"`           // which equal-cost path, 0-based
+	Path       []string `json:"path,omitempty"` // node names from source to destination
+	// BackSlot and BackPath are the acknowledgements' way, from destination to source:
+	// which of its equal-cost paths, and the nodes. Absent where it is not known.
+	BackSlot    *int     `json:"back_slot,omitempty"`
+	BackPath    []string `json:"back_path,omitempty"`
 	Bytes       int64    `json:"bytes_emulated"`
 	FirstMS     float64  `json:"first_ms"` // first byte at the receiver, after the transfer's start
 	LastMS      float64  `json:"last_ms"`

@@ -76,7 +76,7 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 			lab := "e2e-maxmin-" + tc.name + "-" + tc.queueing + "-" + tc.congestion
 			absent(t, lab)
 			dir := t.TempDir()
-			fct := reference(t, tc.name, filepath.Join(dir, "flows.jsonl"))
+			fct := reference(t, filepath.Join("..", "..", "flowsim", "testdata", tc.name+".json"), filepath.Join(dir, "flows.jsonl"))
 			file := filepath.Join(dir, "maxmin.yaml")
 			require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, tree, lab, tc.queueing, tc.congestion), 0o600))
 			out := filepath.Join(dir, "run")
@@ -111,10 +111,10 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 // rack of the third pod, t21 its rack's switch, a20 a switch of the pod, c01 of the core.
 var place = regexp.MustCompile(`^([htac])(\d)(\d)(\d?)$`)
 
-// reference writes a case of flowsim/testdata as flows and returns its completion times.
-func reference(t *testing.T, name, file string) (fct []float64) {
+// reference writes a case of reference flows as a scenario's and returns its completion times.
+func reference(t *testing.T, from, file string) (fct []float64) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "flowsim", "testdata", name+".json"))
+	data, err := os.ReadFile(from)
 	require.NoError(t, err)
 	var ref struct {
 		Flows []struct {
@@ -122,6 +122,7 @@ func reference(t *testing.T, name, file string) (fct []float64) {
 			Bytes int64    `json:"bytes"`
 			Path  []string `json:"path"`
 			FCT   float64  `json:"fct_s"`
+			NS3   float64  `json:"ns3_fct_s"` // instead, where packets were simulated
 		} `json:"flows"`
 	}
 	require.NoError(t, json.Unmarshal(data, &ref))
@@ -140,6 +141,9 @@ func reference(t *testing.T, name, file string) (fct []float64) {
 	}
 	var lines strings.Builder
 	for _, f := range ref.Flows {
+		if f.NS3 > 0 { // of bytes that are the cluster's / 1000
+			f.FCT, f.Bytes = f.NS3, 1000*f.Bytes
+		}
 		var nodes []string
 		for i, hop := range f.Path {
 			from, to, _ := strings.Cut(hop, ">")

@@ -15,9 +15,14 @@ import (
 
 // The classes of a transfer. A transfer is slowed when its replay takes longer than it
 // would have alone, by more than a thousandth.
+//
+// A slowed transfer keeps its class wherever its acknowledgements went: what it lost on
+// its own links and what on their way back cannot be told apart. One that is not slowed
+// should take its time alone, so that what it takes longer is the way back's.
 const (
-	ClassAlone     = "alone"     // met nobody on its links
+	ClassAlone     = "alone"     // met nobody, neither on its links nor on its acknowledgements' way back
 	ClassUnslowed  = "unslowed"  // shared a link, but not its bottleneck
+	ClassAckPath   = "ack-path"  // not slowed, but its acknowledgements met others' data on their way back
 	ClassNewcomer  = "newcomer"  // slowed; all it met were there before it
 	ClassIncumbent = "incumbent" // slowed; all it met came after it
 	ClassBoth      = "both"      // slowed; met some of either kind
@@ -25,7 +30,7 @@ const (
 
 // Classes lists the classes in the order of reports.
 func Classes() []string {
-	return []string{ClassAlone, ClassUnslowed, ClassNewcomer, ClassIncumbent, ClassBoth}
+	return []string{ClassAlone, ClassUnslowed, ClassAckPath, ClassNewcomer, ClassIncumbent, ClassBoth}
 }
 
 // slowedBy is the least share of its time alone by which a slowed transfer is longer.
@@ -40,9 +45,11 @@ const (
 // classified is one completed transfer.
 type classified struct {
 	policy, class string
+	key           analysis.Key
 	packet, fluid float64 // ms
 	early         float64 // ms by which the ports' bursts let it be ahead of the fluid
 	tier, streams int
+	backUnknown   bool
 }
 
 // offIdeal is the transfer's time over ideal: what it is ahead by the bursts of its
@@ -58,23 +65,37 @@ func (t *classified) offIdeal() float64 {
 func Transport(
 	ctx context.Context, flow func(seed uint64) flowworld.Config, policies []string, packet, replay []results.Record,
 ) ([]results.TransportClass, *results.AloneCheck, error) {
+	all, err := classifyAll(ctx, flow, packet, replay)
+	if err != nil {
+		return nil, nil, err
+	}
+	return classes(policies, all, packet), checkAlone(all), nil
+}
+
+// classifyAll is classify for all trials of a run.
+func classifyAll(ctx context.Context, flow func(seed uint64) flowworld.Config, packet, replay []results.Record) ([]classified, error) {
 	fluid := split(replay)
 	var all []classified
-	completed := map[string]int{}
 	for i, t := range split(packet) {
 		if i >= len(fluid) || !sameTrial(&t, &fluid[i]) {
-			return nil, nil, fmt.Errorf("%s, seed %d: its replay has other requests", t.policy, t.seed)
+			return nil, fmt.Errorf("%s, seed %d: its replay has other requests", t.policy, t.seed)
 		}
 		rows, err := classify(ctx, flow(t.seed), t.records, fluid[i].records)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		all = append(all, rows...)
-		for j := range t.records {
-			if t.records[j].Status == results.Completed {
-				completed[t.policy]++
-				completed[results.AllPolicies]++
-			}
+	}
+	return all, nil
+}
+
+// classes makes a row of each policy and class that has transfers, and of all policies together.
+func classes(policies []string, all []classified, packet []results.Record) []results.TransportClass {
+	completed := map[string]int{}
+	for i := range packet {
+		if packet[i].Status == results.Completed {
+			completed[packet[i].Policy]++
+			completed[results.AllPolicies]++
 		}
 	}
 	out := []results.TransportClass{}
@@ -85,7 +106,7 @@ func Transport(
 			}
 		}
 	}
-	return out, checkAlone(all), nil
+	return out
 }
 
 func sameTrial(a, b *trial) bool {
@@ -107,7 +128,9 @@ func classify(ctx context.Context, cfg flowworld.Config, packet, replay []result
 		}
 		out = append(out, classified{
 			policy: packet[i].Policy, class: classOf(meets[i], replay[i].TransferMS, ideal[i].TransferMS),
-			packet: packet[i].TransferMS, fluid: replay[i].TransferMS, early: early(cfg.Plan, &packet[i]), tier: packet[i].Tier, streams: len(packet[i].Streams),
+			key:    analysis.Key{Seed: packet[i].Seed, ID: packet[i].ID},
+			packet: packet[i].TransferMS, fluid: replay[i].TransferMS, early: early(cfg.Plan, &packet[i]),
+			tier: packet[i].Tier, streams: len(packet[i].Streams), backUnknown: backUnknown(&packet[i]),
 		})
 	}
 	return out, nil
@@ -136,17 +159,21 @@ func early(p *fabric.Plan, r *results.Record) float64 {
 }
 
 func classOf(m met, fluid, alone float64) string {
+	met := m.earlier || m.later
+	slowed := met && fluid > alone*(1+slowedBy)
 	switch {
-	case !m.earlier && !m.later:
-		return ClassAlone
-	case fluid <= alone*(1+slowedBy):
-		return ClassUnslowed
-	case m.earlier && m.later:
+	case slowed && m.earlier && m.later:
 		return ClassBoth
-	case m.earlier:
+	case slowed && m.earlier:
 		return ClassNewcomer
+	case slowed:
+		return ClassIncumbent
+	case m.back:
+		return ClassAckPath
+	case met:
+		return ClassUnslowed
 	}
-	return ClassIncumbent
+	return ClassAlone
 }
 
 // apart moves the transfers so far from each other that none meets another: replayed,
@@ -197,6 +224,9 @@ func checkAlone(all []classified) *results.AloneCheck {
 			ratios = append(ratios, t.offIdeal())
 			byTier[t.tier] = append(byTier[t.tier], t.offIdeal())
 			c.Streams = max(c.Streams, t.streams)
+			if t.backUnknown {
+				c.BackUnknown++
+			}
 		}
 	}
 	if len(ratios) == 0 {

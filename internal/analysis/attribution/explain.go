@@ -37,10 +37,13 @@ func Explain(ctx context.Context, e *Experiment, records []results.Record, compa
 	}
 	a.Means, a.Gains = t.Waterfalls(labels, comparisons)
 	a.Decisions = countDecisions(labels, byWorld[results.WorldPacket], byWorld[results.WorldFlow])
-	a.Transport, a.Alone, err = Transport(ctx, e.Flow.Config, labels, byWorld[results.WorldPacket], byWorld[results.WorldReplay])
+	all, err := classifyAll(ctx, e.Flow.Config, byWorld[results.WorldPacket], byWorld[results.WorldReplay])
 	if err != nil {
 		return nil, fmt.Errorf("classify transfers: %w", err)
 	}
+	a.Transport, a.Alone = classes(labels, all, byWorld[results.WorldPacket]), checkAlone(all)
+	t.splitTransport(a.Means, all)
+	t.splitTransport(a.Gains, all)
 	return a, nil
 }
 

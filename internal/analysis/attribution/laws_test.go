@@ -199,6 +199,53 @@ func TestClassesOfAPolicyAddUpToItsTransportStep(t *testing.T) {
 	assert.Equal(t, a.Alone.N, a.Alone.Tiers["2"].N+a.Alone.Tiers["3"].N)
 }
 
+// The acknowledgements take paths on which others send: what was alone or unslowed moves
+// to the class of these, and the parts still add up, in ms and in points.
+func TestPartsOfTheTransportStepAddUpToIt(t *testing.T) {
+	t.Parallel()
+	e := experiment(t)
+	records := threeWorlds(t, e)
+	before := explain(t, e, records)
+	assert.Positive(t, before.Alone.BackUnknown)
+	for i := range records {
+		for j := range records[i].Streams {
+			s := &records[i].Streams[j]
+			s.BackPath = records[(i+1)%len(records)].Streams[0].Path // what another sends over
+		}
+	}
+	a := explain(t, e, records)
+	assert.Zero(t, a.Alone.BackUnknown)
+	n := func(a *results.Attribution, classes ...string) (sum int) {
+		for _, c := range a.Transport {
+			if c.Policy == results.AllPolicies && slices.Contains(classes, c.Class) {
+				sum += c.N
+			}
+		}
+		return sum
+	}
+	free := []string{attribution.ClassAlone, attribution.ClassUnslowed}
+	assert.Zero(t, n(before, attribution.ClassAckPath))
+	assert.Positive(t, n(a, attribution.ClassAckPath))
+	assert.Equal(t, n(before, free...), n(a, append(free, attribution.ClassAckPath)...))
+	assert.Equal(t, n(before, attribution.ClassBoth), n(a, attribution.ClassBoth))
+	for _, w := range append(a.Means, a.Gains...) {
+		transport := w.Steps[5]
+		sum, parts := 0.0, map[string]float64{}
+		for _, c := range transport.Classes {
+			sum += c.Value
+			parts[c.Class] = c.Value
+		}
+		require.Contains(t, parts, attribution.ClassAckPath)
+		assert.InDelta(t, transport.Value, sum, 1e-9, "%s %s %s", w.Policy, w.Baseline, w.Metric)
+		assert.Nil(t, w.Steps[4].Classes)
+		for _, c := range a.Transport {
+			if w.Baseline == "" && w.Metric == results.MetricTransfer && c.Policy == w.Policy {
+				assert.InDelta(t, c.ExcessMS, parts[c.Class], 1e-9)
+			}
+		}
+	}
+}
+
 // What did not complete in one world takes no part in any, and is counted.
 func TestFailedRequestsAreLeftOutAndCounted(t *testing.T) {
 	t.Parallel()

@@ -11,13 +11,14 @@ import (
 type met struct {
 	earlier bool // another that was there when this one came
 	later   bool // another that came while this one was there
+	back    bool // another's data, on the way of this one's acknowledgements
 }
 
-// span is a transfer's time and links.
+// span is a transfer's time, the links of its data and those of its acknowledgements.
 type span struct {
-	row        int
-	start, end float64
-	links      []int
+	row         int
+	start, end  float64
+	links, back []int
 }
 
 // meetings finds, for each row of a trial, whom its transfer met. A transfer lasts
@@ -31,7 +32,7 @@ func meetings(packet, replay []results.Record) []met {
 		p := &packet[i]
 		if moved(p) {
 			end := max(p.TransferEndMS(), replay[i].TransferEndMS())
-			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p)})
+			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p, wayThere), names.of(p, wayBack)})
 		}
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
@@ -43,6 +44,8 @@ func meetings(packet, replay []results.Record) []met {
 			if share(x.links, y.links) {
 				out[x.row].earlier, out[y.row].later = true, true
 			}
+			out[x.row].back = out[x.row].back || share(x.back, y.links)
+			out[y.row].back = out[y.row].back || share(y.back, x.links)
 		}
 		there = append(there, x)
 	}
@@ -63,14 +66,18 @@ type linkName struct {
 	nic      int
 }
 
-// of lists a transfer's links, sorted, each once.
-func (l linkNames) of(r *results.Record) []int {
+func wayThere(s *results.StreamRecord) []string { return s.Path }
+func wayBack(s *results.StreamRecord) []string  { return s.BackPath }
+
+// of lists the links of a transfer's streams one way, sorted, each once.
+func (l linkNames) of(r *results.Record, way func(*results.StreamRecord) []string) []int {
 	var out []int
 	for i := range r.Streams {
 		s := &r.Streams[i]
-		for h := 1; h < len(s.Path); h++ {
-			name := linkName{from: s.Path[h-1], to: s.Path[h]}
-			if h == 1 || h == len(s.Path)-1 {
+		nodes := way(s)
+		for h := 1; h < len(nodes); h++ {
+			name := linkName{from: nodes[h-1], to: nodes[h]}
+			if h == 1 || h == len(nodes)-1 {
 				name.nic = s.NIC
 			}
 			n, ok := l[name]
@@ -83,6 +90,11 @@ func (l linkNames) of(r *results.Record) []int {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// backUnknown says that acknowledgements of a transfer took a path that is not recorded.
+func backUnknown(r *results.Record) bool {
+	return slices.ContainsFunc(r.Streams, func(s results.StreamRecord) bool { return s.Bytes > 0 && s.BackPath == nil })
 }
 
 // share says whether two sorted lists have an element in common.

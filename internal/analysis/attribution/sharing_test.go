@@ -56,6 +56,38 @@ func TestTransfersMeet(t *testing.T) {
 	})
 }
 
+func TestAcknowledgementsMeetDataOnTheirWayBack(t *testing.T) {
+	t.Parallel()
+	lone := sent(5, 10, []string{"p0", "tor0", "agg0", "tor1", "d0"})
+	lone.Streams[0].BackPath = []string{"d0", "tor1", "agg1", "tor0", "p0"}
+	there := []string{"p1", "tor1", "agg1", "tor2", "d1"} // fills the link that the way back takes upwards
+	acks := sent(0, 10, []string{"p1", "tor2", "agg1", "tor3", "d1"})
+	acks.Streams[0].BackPath = []string{"d1", "tor1", "agg1", "tor2", "p1"}
+	unknown := lone
+	unknown.Streams = sent(0, 0, lone.Streams[0].Path).Streams
+	for _, tt := range []struct {
+		name        string
+		rec, others results.Record
+		met         bool
+	}{
+		{"that came before", lone, sent(0, 10, there), true},
+		{"that comes later", lone, sent(10, 10, there), true},
+		{"not when it has left", lone, sent(0, 5, there), false},
+		{"not on other links", lone, sent(0, 10, []string{"p1", "tor1", "agg0", "tor2", "d1"}), false},
+		{"not the acknowledgements of others", lone, acks, false},
+		{"not where the way back is not known", unknown, sent(0, 10, there), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			rows := []results.Record{tt.rec, tt.others}
+			assert.Equal(t, []met{{back: tt.met}, {}}, meetings(rows, rows))
+		})
+	}
+	unknown.Streams[0].Bytes, lone.Streams[0].Bytes = 1, 1
+	assert.True(t, backUnknown(&unknown))
+	assert.False(t, backUnknown(&lone))
+}
+
 func TestClassOfTransfer(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -68,6 +100,9 @@ func TestClassOfTransfer(t *testing.T) {
 		{ClassNewcomer, met{earlier: true}, 101, 100},
 		{ClassIncumbent, met{later: true}, 101, 100},
 		{ClassBoth, met{earlier: true, later: true}, 101, 100},
+		{ClassAckPath, met{back: true}, 100, 100},
+		{ClassAckPath, met{earlier: true, back: true}, 100.05, 100},
+		{ClassNewcomer, met{earlier: true, back: true}, 101, 100}, // slowed already on its own links
 	} {
 		assert.Equal(t, tt.want, classOf(tt.met, tt.fluid, tt.alone))
 	}

@@ -32,7 +32,9 @@
 // would bring more workloads: the packet run's are compared with those of up to twenty runs of the flow world that
 // have the same requests and other tie-break draws. So chance and cause can be told apart.
 //
-// Transport is also cut by class of transfer: see classes.go. Times are paper
+// Transport is also cut by class of transfer: see classes.go. A fluid has no
+// acknowledgements, so those that wait behind others' data on their way back are a cost of
+// transport, with a class of its own (ack-path) where nothing else was in the way. Times are paper
 // milliseconds. Results depend on the records and the scenario alone. Start reading at
 // Explain.
 package attribution
@@ -73,4 +75,6 @@ const methods = "levels: mean (ms) or gain (%) of each stage over the requests t
 	"ci95: half width of the 95% interval by Student's t over the paired differences, gains linearised: over the means of 10 batches of each seed, with 10 seeds or more over the seeds' means. " +
 	"wide: the step over all seeds of the flow world. " +
 	"transport: ratios of packet over replay transfer times of completed transfers; excess_ms adds up to the mean difference of all completed requests. " +
-	"alone: no other transfer on any of its links while it lasted"
+	"alone: no other transfer on any of its links, or on its acknowledgements' way back, while it lasted; " +
+	"ack-path: not slowed on its links, but its acknowledgements met the data of others on their way back; " +
+	"classes of the transport step: its parts by class, in the step's unit, which add up to it"

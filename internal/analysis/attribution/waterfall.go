@@ -83,6 +83,63 @@ func (c columns) fill(w *results.Waterfall) {
 	w.Gap, w.GapCI95 = &gap.Value, gap.CI95
 }
 
+// splitTransport splits the transport step of each waterfall by class of transfer.
+func (t *Table) splitTransport(waterfalls []results.Waterfall, all []classified) {
+	classOf := map[string]map[analysis.Key]string{} // by policy
+	for i := range all {
+		c := &all[i]
+		if classOf[c.policy] == nil {
+			classOf[c.policy] = map[analysis.Key]string{}
+		}
+		classOf[c.policy][c.key] = c.class
+	}
+	columns, last := t.columns(), len(Stages())-1
+	for i := range waterfalls {
+		w := &waterfalls[i]
+		if w.Reason != "" {
+			continue
+		}
+		chain := columns.chain(Stages(), w.Metric, w.Policy, w.Baseline)
+		keys := analysis.Requests(chain...)
+		packet, replay := chain[last], chain[last-1]
+		parts := byClass(keys, packet.Policy, replay.Policy, classOf[w.Policy])
+		if w.Baseline != "" {
+			parts = pointsByClass(keys, packet, replay, parts, byClass(keys, packet.Baseline, replay.Baseline, classOf[w.Baseline]))
+		}
+		for _, class := range Classes() {
+			if value, ok := parts[class]; ok {
+				w.Steps[last-1].Classes = append(w.Steps[last-1].Classes, results.ClassPart{Class: class, Value: value})
+			}
+		}
+	}
+}
+
+// byClass splits the difference of the means of packet and replay. A request that moved
+// nothing has no class and no difference.
+func byClass(keys []analysis.Key, packet, replay analysis.Column, classOf map[analysis.Key]string) map[string]float64 {
+	parts := map[string]float64{}
+	of := replay.At(keys)
+	for i, ms := range packet.At(keys) {
+		parts[classOf[keys[i]]] += (ms - of[i]) / float64(len(keys))
+	}
+	return parts
+}
+
+// pointsByClass splits the difference of two gains, P/B in packets minus p/b in the replay,
+// by the parts of P - p and B - b. With ratio r = p/b it is (P - p - r (B - b)) / B.
+func pointsByClass(keys []analysis.Key, packet, replay analysis.Figure, policy, baseline map[string]float64) map[string]float64 {
+	mean := func(c analysis.Column) float64 { m, _ := analysis.Mean(c.At(keys)); return m }
+	ratio, base := mean(replay.Policy)/mean(replay.Baseline), mean(packet.Baseline)
+	parts := map[string]float64{}
+	for class, ms := range policy {
+		parts[class] += 100 * ms / base
+	}
+	for class, ms := range baseline {
+		parts[class] -= 100 * ratio * ms / base
+	}
+	return parts
+}
+
 // flowStage is where StageFlow stands in the chain.
 const flowStage = 3
 
