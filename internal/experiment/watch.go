@@ -55,20 +55,16 @@ const differencesShown = 3
 // changed under a running lab.
 func (r *run) verify(ctx context.Context, when string) error {
 	err := r.lab.Fabric.Verify(ctx)
+	var differs *kernel.DiffersError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case !errors.Is(err, kernel.ErrDiffers):
+	case !errors.As(err, &differs):
 		return fmt.Errorf("compare the fabric with its plan: %w", err)
 	}
-	found := strings.Split(err.Error(), "\n")
-	more := ""
-	if n := len(found) - differencesShown; n > 0 {
-		found, more = found[:differencesShown], fmt.Sprintf(" and %d more", n)
-	}
-	text := fmt.Sprintf("the fabric is not what was planned: %s%s", strings.Join(found, "; "), more)
+	text := "the fabric is not what was planned: " + differs.First(differencesShown)
 	if !slices.ContainsFunc(r.evidence.Faults, func(f string) bool { return strings.HasSuffix(f, text) }) {
 		r.fault("%s: %s", when, text)
 	}
