@@ -22,7 +22,9 @@ import (
 // in them, and empty plain files that an interrupted Apply left. When it
 // returns, names, mounts and links are gone. It needs no plan; removing what
 // is not there is success. Close every Fabric of the lab and end its processes
-// first: a namespace lives on while something is inside (see Removed.Held).
+// first. A namespace lives on while something is inside, without its name, its
+// mark and its links (see Removed.Held); that is an error unless every process
+// inside is one of Options.Others.
 func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	var out Removed
 	if err := checkLab(lab); err != nil {
@@ -43,9 +45,9 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
 	out.Namespaces = set.names
-	out.Held, err = lastHolders(ctx, set.byInode)
+	out.Held, err = lastHolders(ctx, set.byInode, opt.Others)
 	if err == nil {
-		err = set.release(ctx, out.Held)
+		err = errors.Join(set.clear(out.Held), set.release(ctx, out.Held))
 	} else {
 		set.close()
 	}
@@ -57,7 +59,19 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	return out, heldError(lab, out.Held)
+	return out, heldError(lab, unexpected(out.Held, opt.Others))
+}
+
+// unexpected is held without the processes that may stay.
+func unexpected(held map[string][]int, others []int) map[string][]int {
+	rest := map[string][]int{}
+	for name, pids := range held {
+		pids = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(others, pid) })
+		if len(pids) > 0 {
+			rest[name] = pids
+		}
+	}
+	return rest
 }
 
 func heldError(lab string, held map[string][]int) error {
@@ -71,9 +85,9 @@ func heldError(lab string, held map[string][]int) error {
 	return fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
 }
 
-// doomed is a set of namespaces about to be removed, held open so that all can
+// removal is a set of namespaces about to be removed, held open so that all can
 // be dropped at one instant: the kernel takes what waits as one batch.
-type doomed struct {
+type removal struct {
 	names   []string
 	fds     []int
 	byInode map[uint64]string
@@ -81,8 +95,8 @@ type doomed struct {
 
 // openSet opens namespaces by name and checks the mark again on what was
 // opened: a name may have changed hands since the scan.
-func openSet(lab string, names []string) (*doomed, error) {
-	d := &doomed{byInode: map[uint64]string{}}
+func openSet(lab string, names []string) (*removal, error) {
+	d := &removal{byInode: map[uint64]string{}}
 	err := onThread(func() error {
 		for _, name := range names {
 			path := filepath.Join(NetnsDir, name)
@@ -115,7 +129,7 @@ func openSet(lab string, names []string) (*doomed, error) {
 }
 
 // add takes over a descriptor.
-func (d *doomed) add(name string, fd int) error {
+func (d *removal) add(name string, fd int) error {
 	d.names, d.fds = append(d.names, name), append(d.fds, fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -125,16 +139,66 @@ func (d *doomed) add(name string, fd int) error {
 	return nil
 }
 
-func (d *doomed) close() {
+func (d *removal) close() {
 	for _, fd := range d.fds {
 		_ = unix.Close(fd)
 	}
 	d.fds = nil
 }
 
+// clear takes the links and the mark out of the namespaces that live on: their
+// neighbours may live on, too, and what is left is nobody's lab.
+func (d *removal) clear(held map[string][]int) error {
+	return onThread(func() error {
+		var errs []error
+		for i, name := range d.names {
+			if len(held[name]) > 0 {
+				errs = append(errs, clearNamespace(d.fds[i], name))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// clearNamespace works on onThread's thread. What somebody else has put into the
+// namespace stays.
+func clearNamespace(fd int, name string) error {
+	if err := enter(fd, name); err != nil {
+		return err
+	}
+	c, err := rtnl.Open()
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	defer func() { _ = c.Close() }()
+	links, err := dumpLinks(c)
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	for _, l := range links {
+		if !strings.HasPrefix(l.hardware, hardwarePrefix) {
+			continue
+		}
+		var b rtnl.Batch
+		b.Begin(unix.RTM_DELLINK, 0, "delete", l.name)
+		ifinfo(&b, l.index, 0)
+		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // its other end took it along
+			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+	}
+	var b rtnl.Batch
+	b.Begin(unix.RTM_SETLINK, 0, "take the mark off", "lo")
+	ifinfo(&b, loIndex, 0)
+	b.AttrString(unix.IFLA_IFALIAS, "")
+	if err := c.Exec(&b); err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
+}
+
 // release unmounts and deletes the names, drops the namespaces and waits until
 // the kernel has taken them apart. Namespaces in held are dropped but not waited for.
-func (d *doomed) release(ctx context.Context, held map[string][]int) error {
+func (d *removal) release(ctx context.Context, held map[string][]int) error {
 	defer d.close()
 	watched := -1
 	for i, name := range d.names {
@@ -247,12 +311,13 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 	return held, nil
 }
 
-// lastHolders gives processes that were told to end a moment to do so.
-func lastHolders(ctx context.Context, byInode map[uint64]string) (map[string][]int, error) {
+// lastHolders gives processes that were told to end a moment to do so; others are not
+// waited for.
+func lastHolders(ctx context.Context, byInode map[uint64]string, others []int) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
 		held, err := holders(byInode)
-		if err != nil || len(held) == 0 || time.Since(start) > moment {
+		if err != nil || len(unexpected(held, others)) == 0 || time.Since(start) > moment {
 			return held, err
 		}
 		select {
@@ -339,7 +404,7 @@ func (w *watch) wait(ctx context.Context) error {
 
 // undo removes what this Apply made, and nothing else.
 func (f *Fabric) undo(ctx context.Context) error {
-	d := &doomed{byInode: map[uint64]string{}}
+	d := &removal{byInode: map[uint64]string{}}
 	var files []string
 	var errs []error
 	others := map[string][]int{} // what is adopted lives on as long as its owner wants

@@ -55,6 +55,9 @@ type Options struct {
 	// then also deletes empty plain files of these names. Names that are not
 	// LAB.NODE of the lab being removed are ignored.
 	Planned []string
+	// Others are processes that may stay in the namespaces that Remove takes the name,
+	// the mark and the links of: nobody's to end.
+	Others []int
 	// Adopt gives nodes the network namespaces that exist for them already, as the
 	// path of each: a container's, say. Apply names, marks and wires such a namespace
 	// where it is, instead of making one. Its owner must keep it alive until Apply
@@ -126,7 +129,7 @@ type Removed struct {
 	Namespaces []string // names of namespaces that carried the lab's mark
 	Files      []string // names of empty plain files, left by an interrupted Apply
 	// Held maps namespaces that processes still live in to their process ids.
-	// Their names are gone, but their links stay until the processes end.
+	// Such a namespace has lost its name, its mark and its links, and ends with them.
 	Held map[string][]int
 	// Notes are sentences about what had to be guessed or was left alone.
 	Notes []string
