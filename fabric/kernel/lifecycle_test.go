@@ -260,11 +260,7 @@ func TestRemoveTellsWhoHoldsANamespace(t *testing.T) {
 				return mustRun(t, "nsenter", append([]string{"-t", fmt.Sprint(pid), "-n"}, args...)...)
 			}
 			ns(host, "ip", "link", "add", "mine", "type", "veth", "peer", "yours")
-			opt := kernel.Options{}
-			if allowed {
-				opt.Others = []int{host, rack}
-			}
-			gone, err := kernel.Remove(t.Context(), name, opt)
+			gone, err := kernel.Remove(t.Context(), name, kernel.Options{Leave: allowed})
 			if allowed {
 				require.NoError(t, err)
 			} else {

@@ -23,8 +23,7 @@ import (
 // returns, names, mounts and links are gone. It needs no plan; removing what
 // is not there is success. Close every Fabric of the lab and end its processes
 // first. A namespace lives on while something is inside, without its name, its
-// mark and its links (see Removed.Held); that is an error unless every process
-// inside is one of Options.Others.
+// mark and its links (see Removed.Held).
 func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	var out Removed
 	if err := checkLab(lab); err != nil {
@@ -45,7 +44,7 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
 	out.Namespaces = set.names
-	out.Held, err = lastHolders(ctx, set.byInode, opt.Others)
+	out.Held, err = lastHolders(ctx, set.byInode, opt.Leave)
 	if err == nil {
 		err = errors.Join(set.clear(out.Held), set.release(ctx, out.Held))
 	} else {
@@ -59,19 +58,10 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	return out, heldError(lab, unexpected(out.Held, opt.Others))
-}
-
-// unexpected is held without the processes that may stay.
-func unexpected(held map[string][]int, others []int) map[string][]int {
-	rest := map[string][]int{}
-	for name, pids := range held {
-		pids = slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return slices.Contains(others, pid) })
-		if len(pids) > 0 {
-			rest[name] = pids
-		}
+	if opt.Leave {
+		return out, nil
 	}
-	return rest
+	return out, heldError(lab, out.Held)
 }
 
 func heldError(lab string, held map[string][]int) error {
@@ -311,13 +301,12 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 	return held, nil
 }
 
-// lastHolders gives processes that were told to end a moment to do so; others are not
-// waited for.
-func lastHolders(ctx context.Context, byInode map[uint64]string, others []int) (map[string][]int, error) {
+// lastHolders gives processes that were told to end a moment to do so, unless they may stay.
+func lastHolders(ctx context.Context, byInode map[uint64]string, leave bool) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
 		held, err := holders(byInode)
-		if err != nil || len(unexpected(held, others)) == 0 || time.Since(start) > moment {
+		if err != nil || len(held) == 0 || leave || time.Since(start) > moment {
 			return held, err
 		}
 		select {

@@ -55,9 +55,9 @@ type Options struct {
 	// then also deletes empty plain files of these names. Names that are not
 	// LAB.NODE of the lab being removed are ignored.
 	Planned []string
-	// Others are processes that may stay in the namespaces that Remove takes the name,
-	// the mark and the links of: nobody's to end.
-	Others []int
+	// Leave lets processes stay in the namespaces that Remove takes the name, the mark
+	// and the links of. Without it they are an error, after a moment to end in.
+	Leave bool
 	// Adopt gives nodes the network namespaces that exist for them already, as the
 	// path of each: a container's, say. Apply names, marks and wires such a namespace
 	// where it is, instead of making one. Its owner must keep it alive until Apply
