@@ -29,10 +29,11 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 			if s.Scale.Rate == 0 {
 				s.Scale.Rate = 1 // auto asks what a host can carry; no packet is sent here
 			}
-			out, err := a.runFolder(f.out, s.Name)
+			out, giveBack, err := a.runFolder(f.out, s.Name)
 			if err != nil {
 				return err
 			}
+			defer giveBack()
 			progress := lab.NewProgress(a.stderr)
 			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{
 				Scenario: s, Out: out, Version: version, Progress: progress,

@@ -160,9 +160,12 @@ func (a *app) up(ctx context.Context, s *scenarios.Scenario, f runFlags, detach 
 	out := f.out
 	if !detach {
 		// Before anything is built: a run that cannot be written down is not worth making.
-		if out, err = a.runFolder(out, s.Name); err != nil {
+		folder, giveBack, err := a.runFolder(out, s.Name)
+		if err != nil {
 			return err
 		}
+		defer giveBack()
+		out = folder
 	}
 	labs, err := lab.BuildGroup(ctx, s, fabrics, opt)
 	if err != nil {
@@ -243,13 +246,14 @@ func (a *app) runCommand() *cobra.Command {
 				return err
 			}
 			s := *l.Scenario
-			out, err := a.runFolder(f.out, s.Name)
-			if err == nil {
-				err = errors.Join(f.checkWorlds(), f.apply(&s))
+			if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
+				return errors.Join(err, l.Detach())
 			}
+			out, giveBack, err := a.runFolder(f.out, s.Name)
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
+			defer giveBack()
 			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, &s, out, f.worlds, nil, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()

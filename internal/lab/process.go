@@ -119,8 +119,8 @@ func leftAlone(lab string, held map[string][]int) (notes []string) {
 			}
 		}
 		if len(who) > 0 {
-			notes = append(notes, fmt.Sprintf("left alone: %s in node %s; its network has no name and no links any more, and ends with it",
-				shorten(who, 6), strings.TrimPrefix(name, lab+".")))
+			notes = append(notes, fmt.Sprintf("left alone in node %s: %s; the network there has lost its name and its links, and is gone when they end",
+				strings.TrimPrefix(name, lab+"."), shorten(who, 6)))
 		}
 	}
 	return notes

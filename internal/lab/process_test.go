@@ -39,6 +39,6 @@ func TestWhoIsLeftAloneIsNamed(t *testing.T) {
 	held := map[string][]int{"lab.p0": {os.Getpid(), os.Getppid()}, "lab.d0": {os.Getpid()}}
 	notes := leftAlone("lab", held)
 	if assert.Len(t, notes, 1, "this process ends by itself") {
-		assert.Regexp(t, `^left alone: process \d+ \("[^"]+"\) in node p0; its network has no name`, notes[0])
+		assert.Regexp(t, `^left alone in node p0: process \d+ \("[^"]+"\); the network there`, notes[0])
 	}
 }
