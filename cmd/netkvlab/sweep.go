@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/sweep"
@@ -37,6 +39,11 @@ missing. The folder gets table.csv, one row a trial, and a heat map of the sweep
 			if out == "" {
 				out = filepath.Join("netkvlab-runs", "sweep-"+s.File.Name)
 			}
+			unlock, err := lockSweep(out)
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			progress := lab.NewProgress(a.stderr)
 			progress.Phase("sweep %s: %d cells, %d trials", s.File.Name, len(s.Cells), s.Trials())
 			res, err := sweep.Run(cmd.Context(), s, sweep.Options{
@@ -54,6 +61,30 @@ missing. The folder gets table.csv, one row a trial, and a heat map of the sweep
 	cmd.Flags().StringVar(&out, "out", "", "folder of the sweep (default: netkvlab-runs/sweep-<name>, so that a rerun finds it)")
 	cmd.Flags().IntVar(&jobs, "jobs", 0, "trials at once (default: one a CPU)")
 	return cmd
+}
+
+// lockSweep makes a sweep's folder and keeps others out of it: a sweep that is started
+// again goes on with what is there, and two at once would write the same trials. A folder
+// in which nothing was written is given back.
+func lockSweep(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of the sweep: %w", err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of the sweep: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another netkvlab is working on the sweep in %s: wait for it, or name another folder with --out", dir)
+		}
+		return nil, fmt.Errorf("lock the folder of the sweep %s: %w", dir, err)
+	}
+	return func() {
+		_ = os.Remove(dir) // which fails when it holds something
+		_ = f.Close()
+	}, nil
 }
 
 func (a *app) showSweep(res *sweep.Result, dir string) error {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // A shell inside of a lab asks for its removal: the lab is gone, and the shell goes on.
@@ -128,7 +130,7 @@ func TestUpOfADamagedLabSaysSo(t *testing.T) {
 // What a shell ignores when it starts a program is ignored by the program.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	clean(t)
-	s := scenario(t, "e2e-ignore", "requests: 8", "requests: 60")
+	s := scenario(t, "e2e-ignore", "requests: 8", "requests: 16", "policies: [rr, netkv-full]", "policies: [rr]")
 	for _, sig := range []string{"HUP", "INT"} {
 		t.Run(sig, func(t *testing.T) {
 			dir := t.TempDir()
@@ -153,4 +155,17 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		_ = cmd.Wait()
 		assert.Equal(t, 130, cmd.ProcessState.ExitCode(), errs.String())
 	})
+}
+
+func TestRunsWithinASecondHaveFoldersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	dir, s := t.TempDir(), scenario(t, "e2e-folders")
+	sh(t, fmt.Sprintf(`cd %s; for seed in 1 2 3 4; do %s sim %s --seeds $seed & all="$all $!"; done 2>/dev/null; for p in $all; do wait $p || exit; done`, dir, binary, s))
+	runs := names(filepath.Join(dir, "netkvlab-runs"))
+	require.Len(t, runs, 4)
+	seeds := map[uint64]bool{}
+	for _, run := range runs {
+		seeds[recordsOf(t, filepath.Join(dir, "netkvlab-runs", run), results.WorldFlow)[0].Seed] = true
+	}
+	assert.Len(t, seeds, 4)
 }
