@@ -9,7 +9,7 @@ import (
 // errPrivateMounts says that nobody else would see a lab.
 var errPrivateMounts = errors.New("this process has mounts of its own (as under unshare -m, ip netns exec, or a service with private mounts), " +
 	"and names of namespaces are mounts: no other program would find the lab's; " +
-	"run it with the host's mounts: nsenter --mount=/proc/1/ns/mnt -- netkvlab ...")
+	"use the host's mounts, as in `nsenter --mount=/proc/1/ns/mnt netkvlab up SCENARIO`")
 
 // mountPoint is what a line of mountinfo (proc(5)) says of a mount.
 type mountPoint struct {
