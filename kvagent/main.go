@@ -43,7 +43,11 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	case *socket == "" || *node == "":
 		return fmt.Errorf("%w: --socket and --node are needed", ErrUsage)
 	}
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	signals := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGINT) { // as of a script's background job
+		signals = append(signals, syscall.SIGINT)
+	}
+	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
 	if *leash != "" {
 		var err error

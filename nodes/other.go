@@ -47,5 +47,14 @@ func FindProcesses(map[uint64]bool) ([]Proc, error) { return nil, errNotLinux }
 // FindAgents fails.
 func FindAgents(string) ([]Proc, error) { return nil, errNotLinux }
 
+// NameOf is empty.
+func NameOf(int) string { return "" }
+
+// Lineage is empty.
+func Lineage() map[int]bool { return nil }
+
+// Ask fails.
+func Ask(context.Context, []Proc) error { return errNotLinux }
+
 // Terminate fails.
 func Terminate(context.Context, []Proc) error { return errNotLinux }

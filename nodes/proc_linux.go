@@ -44,6 +44,26 @@ func StartTime(pid int) (uint64, error) {
 	return s.Starttime, err
 }
 
+// NameOf is the kernel's short name of a process; empty when there is none.
+func NameOf(pid int) string {
+	s, _ := readStat(pid) // none: it has just ended
+	return s.Comm
+}
+
+// Lineage is this process and those that it comes from, by PID.
+func Lineage() map[int]bool {
+	all := map[int]bool{}
+	for pid := os.Getpid(); pid > 0; {
+		all[pid] = true
+		s, err := readStat(pid)
+		if err != nil {
+			break // it has ended, and its children have another parent
+		}
+		pid = s.PPID
+	}
+	return all
+}
+
 // FindProcesses lists every process whose network namespace has one of these inode
 // numbers, by PID: agents, commands of Exec, and anything else that somebody put there.
 // Processes that end during the search are left out; so are those whose
@@ -54,8 +74,8 @@ func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
 
 // FindAgents lists the agents of a lab by what they were started as, by PID: also
 // those whose namespace has lost its name, or has one only in another mount
-// namespace, so that FindProcesses cannot be asked for it. Processes in the caller's own network namespace are never
-// among them.
+// namespace, so that FindProcesses cannot be asked for it. Processes in the caller's own
+// network namespace are never among them.
 func FindAgents(lab string) ([]Proc, error) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
@@ -93,7 +113,7 @@ func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, Proc{PID: pid, StartTime: s.Starttime, Comm: s.Comm, Lab: environ(pid, labEnv)})
+		out = append(out, Proc{PID: pid, StartTime: s.Starttime, Comm: s.Comm, Lab: environ(pid, labEnv), Netns: st.Ino, Agent: calledAs(pid) == agentName})
 	}
 	slices.SortFunc(out, func(a, b Proc) int { return cmp.Compare(a.PID, b.PID) })
 	return out, nil
@@ -129,7 +149,7 @@ func environ(pid int, name string) string {
 }
 
 const (
-	termGrace = time.Second     // between SIGTERM and SIGKILL
+	termGrace = 2 * time.Second // between SIGTERM and SIGKILL
 	killWait  = 5 * time.Second // for the kernel to end what was killed
 )
 
@@ -200,16 +220,35 @@ func awaitAll(ctx context.Context, all []*handle, within time.Duration) ([]*hand
 	return nil, nil
 }
 
-// Terminate ends processes: SIGTERM, after a second SIGKILL, and waits until all are
-// gone. Processes that have ended before, or whose PID belongs to another by now,
-// are left alone.
+// Ask sends SIGTERM and waits until all have ended, at most two seconds. Processes that
+// have ended before, or whose PID belongs to another by now, are left alone.
+func Ask(ctx context.Context, procs []Proc) error {
+	running, err := ask(ctx, procs)
+	closeAll(running)
+	return err
+}
+
+// Terminate ends processes as Ask does, those that are left by SIGKILL, and waits until
+// all are gone.
 func Terminate(ctx context.Context, procs []Proc) error {
+	asked, err := ask(ctx, procs)
+	defer closeAll(asked)
+	errs := []error{err}
+	for _, h := range asked {
+		errs = append(errs, h.signal(unix.SIGKILL))
+	}
+	// A killed process is owed its wait even when the caller is in a hurry.
+	running, err := awaitAll(context.WithoutCancel(ctx), asked, killWait)
+	errs = append(errs, err)
+	for _, h := range running {
+		errs = append(errs, fmt.Errorf("process %d (%s) does not end %v after SIGKILL", h.PID, h.Comm, killWait))
+	}
+	return errors.Join(errs...)
+}
+
+// ask returns those that still run, which the caller has to close.
+func ask(ctx context.Context, procs []Proc) (running []*handle, err error) {
 	var held []*handle
-	defer func() {
-		for _, h := range held {
-			h.close()
-		}
-	}()
 	var errs []error
 	for _, p := range procs {
 		h, err := hold(p)
@@ -222,16 +261,13 @@ func Terminate(ctx context.Context, procs []Proc) error {
 			errs = append(errs, h.signal(unix.SIGTERM))
 		}
 	}
-	running, err := awaitAll(ctx, held, termGrace)
-	errs = append(errs, err)
-	for _, h := range running {
-		errs = append(errs, h.signal(unix.SIGKILL))
+	running, err = awaitAll(ctx, held, termGrace)
+	closeAll(slices.DeleteFunc(held, func(h *handle) bool { return slices.Contains(running, h) }))
+	return running, errors.Join(append(errs, err)...)
+}
+
+func closeAll(all []*handle) {
+	for _, h := range all {
+		h.close()
 	}
-	// A killed process is owed its wait even when the caller is in a hurry.
-	running, err = awaitAll(context.WithoutCancel(ctx), running, killWait)
-	errs = append(errs, err)
-	for _, h := range running {
-		errs = append(errs, fmt.Errorf("process %d (%s) does not end %v after SIGKILL", h.PID, h.Comm, killWait))
-	}
-	return errors.Join(errs...)
 }

@@ -181,7 +181,7 @@ func Alive(a Agent) (bool, error) {
 	return s.Starttime == a.StartTime && !ended(s), nil
 }
 
-// Stop ends an agent: SIGTERM, after a second SIGKILL. It returns when the process
+// Stop ends an agent: SIGTERM, after two seconds SIGKILL. It returns when the process
 // is gone and, if it is this process's child, reaped.
 func (p *Process) Stop(ctx context.Context, a Agent) error {
 	if err := Terminate(ctx, []Proc{{PID: a.PID, StartTime: a.StartTime, Comm: agentName}}); err != nil {

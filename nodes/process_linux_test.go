@@ -272,7 +272,7 @@ func TestFindAndTerminateAreExact(t *testing.T) {
 	found, err := FindProcesses(map[uint64]bool{inode(ns): true})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
-	assert.Equal(t, Proc{PID: a.PID, StartTime: a.StartTime, Comm: "kvagent", Lab: "lab"}, found[0])
+	assert.Equal(t, Proc{PID: a.PID, StartTime: a.StartTime, Comm: "kvagent", Lab: "lab", Netns: inode(ns), Agent: true}, found[0])
 	agents, err := FindAgents("lab")
 	require.NoError(t, err)
 	assert.Contains(t, agents, found[0], "by what it is, whatever its namespace is called")
@@ -292,4 +292,28 @@ func pids(ps []Proc) (out []int) {
 		out = append(out, p.PID)
 	}
 	return out
+}
+
+func TestLineageLeadsFromThisProcessToTheFirst(t *testing.T) {
+	t.Parallel()
+	all := Lineage()
+	assert.True(t, all[os.Getpid()])
+	assert.True(t, all[os.Getppid()])
+	assert.True(t, all[1])
+	assert.False(t, all[0])
+	assert.NotEmpty(t, NameOf(os.Getpid()))
+	assert.Empty(t, NameOf(1<<30))
+}
+
+func TestAskKillsNobody(t *testing.T) {
+	ns := scratchNetns(t)
+	p := newProcess(t)
+	polite, _ := start(t, p, spec(t, ns))
+	stubborn, _ := start(t, p, spec(t, ns, "STUBBORN=1"))
+	require.NoError(t, Ask(t.Context(), []Proc{{PID: polite.PID, StartTime: polite.StartTime}, {PID: stubborn.PID, StartTime: stubborn.StartTime}}))
+	for a, want := range map[Agent]bool{polite: false, stubborn: true} {
+		alive, err := p.Alive(a)
+		require.NoError(t, err)
+		assert.Equal(t, want, alive)
+	}
 }

@@ -117,6 +117,8 @@ type Proc struct {
 	StartTime uint64
 	Comm      string // the kernel's short name of it
 	Lab       string // from its environment, where this package started it
+	Netns     uint64 // the inode of its network namespace
+	Agent     bool   // it was started under an agent's name
 }
 
 // labEnv marks processes of ours.

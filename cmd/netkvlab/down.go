@@ -17,7 +17,12 @@ func (a *app) downCommand() *cobra.Command {
 		Short: "Remove a lab, whatever state it is in",
 		Long: `Removes a lab's agents, namespaces and state. It works from the kernel's own state,
 so it also removes labs whose folder is lost or damaged, and it touches nothing
-that is not marked as the lab's. What up --parallel made beside a lab goes with it.`,
+that is not marked as the lab's. What up --parallel made beside a lab goes with it.
+
+Agents, and commands that exec started, get SIGTERM and two seconds. Programs that
+something else started in a node's network (nsenter, ip netns exec) are named and left
+alone, and so is the shell that down is called from: the network around them loses its
+name and its links, and ends with them.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) == 1) {

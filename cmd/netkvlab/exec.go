@@ -49,11 +49,11 @@ func (a *app) execCommand() *cobra.Command {
 func commandsSignals() (<-chan os.Signal, func()) {
 	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)
-	signal.Notify(passed, unix.SIGTERM, unix.SIGHUP)
+	notify(passed, unix.SIGTERM, unix.SIGHUP)
 	if term.IsTerminal(int(os.Stdin.Fd())) {
-		signal.Notify(dropped, unix.SIGINT, unix.SIGQUIT)
+		notify(dropped, unix.SIGINT, unix.SIGQUIT)
 	} else {
-		signal.Notify(passed, unix.SIGINT)
+		notify(passed, unix.SIGINT)
 	}
 	return passed, func() {
 		signal.Stop(passed)

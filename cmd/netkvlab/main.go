@@ -49,9 +49,7 @@ func agentArgs(argv []string) ([]string, bool) {
 }
 
 func agentMain(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
-	defer stop()
-	ctx, err := leashedByFile(ctx, os.Getenv(leashFileEnv))
+	ctx, err := leashedByFile(context.Background(), os.Getenv(leashFileEnv))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kvagent:", err)
 		return exitFailed
@@ -67,12 +65,23 @@ func agentMain(args []string) int {
 // and then its group, and nobody who is impatient is as quick.
 const oneRequest = 250 * time.Millisecond
 
+// notify passes signals on to a channel, but for those that this process was started to
+// ignore, as under nohup or as a script's background job: they stay ignored. (SIGTERM
+// cannot be: Go takes it before anybody can ask.)
+func notify(c chan<- os.Signal, signals ...os.Signal) {
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
+}
+
 // interruptible gives a context that the first interruption ends, so that the
 // command cleans up, and a second one ends the process at once.
 func interruptible(stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

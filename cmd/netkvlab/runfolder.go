@@ -18,33 +18,98 @@ const runFolderLeast = 1 << 20
 const runsFolder = "netkvlab-runs"
 
 // runFolder gives the run folder's path. It refuses one that holds something, and one
-// that cannot be written: a run that cannot be written down is not worth making.
-// Nothing is left behind.
-func (a *app) runFolder(out, name string) (string, error) {
+// that cannot be written: a run that cannot be written down is not worth making. A folder
+// that was named is not made yet. Without a name it is, so that of runs that begin at once
+// each has its own; giveBack removes it again if nothing has been written into it.
+func (a *app) runFolder(out, name string) (folder string, giveBack func(), err error) {
 	if out == "" {
-		out = filepath.Join(runsFolder, fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
+		folder, giveBack, err = newRunFolder(fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
+		if err != nil {
+			err = fmt.Errorf("run folder: %w", err)
+		}
+		return folder, giveBack, err
 	}
+	if err := usable(out); err != nil {
+		return "", nil, fmt.Errorf("--out: %w", err)
+	}
+	return out, func() {}, nil
+}
+
+// newRunFolder makes a folder in runsFolder, of this name or with a number behind it, and
+// tries it.
+func newRunFolder(name string) (folder string, giveBack func(), err error) {
+	if _, err := existing(runsFolder); err != nil {
+		return "", nil, err
+	}
+	_, statErr := os.Lstat(runsFolder)
+	giveBack = func() {
+		_ = os.Remove(folder) // which fails when it holds something
+		if statErr != nil {
+			_ = os.Remove(runsFolder)
+		}
+	}
+	if folder, err = claim(filepath.Join(runsFolder, name)); err == nil {
+		err = tryWriting(folder)
+	}
+	if err != nil {
+		giveBack()
+		return "", nil, err
+	}
+	return folder, giveBack, nil
+}
+
+// mostClaims bounds the search for a name that is free.
+const mostClaims = 10_000
+
+// claim makes a folder that was not there before.
+func claim(path string) (folder string, err error) {
+	n := 1
+	for range mostClaims {
+		folder = path
+		if n > 1 {
+			folder += fmt.Sprintf("-%d", n)
+		}
+		if err = os.MkdirAll(filepath.Dir(path), 0o755); err == nil {
+			if err = os.Mkdir(folder, 0o755); errors.Is(err, fs.ErrExist) {
+				n++
+			}
+		}
+		// Not there: another run has just given back the folder around it.
+		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
+		return "", unwritable(filepath.Dir(path), err)
+	}
+	return folder, nil
+}
+
+// usable refuses a path that holds something already, or where nothing can be written.
+func usable(out string) error {
 	info, err := os.Stat(out)
 	switch {
 	case err == nil && !info.IsDir():
-		return "", usagef("--out: %s is no folder: name another", out)
+		return usagef("%s is no folder: name another", out)
 	case err == nil:
 		entries, err := os.ReadDir(out)
 		if err != nil {
-			return "", fmt.Errorf("--out: %w", err)
+			return err
 		}
 		if len(entries) > 0 {
-			return "", usagef("--out: %s is not empty (holds %s): name another folder or remove it", out, entries[0].Name())
+			return usagef("%s is not empty (holds %s): name another folder or remove it", out, entries[0].Name())
 		}
 	}
-	base, err := existing(out)
+	return writable(out)
+}
+
+// writable tries the nearest folder that is there, and leaves it as it was.
+func writable(path string) error {
+	base, err := existing(path)
 	if err != nil {
-		return "", err
+		return err
 	}
-	if err := tryWriting(base); err != nil {
-		return "", err
-	}
-	return out, nil
+	return tryWriting(base)
 }
 
 // existing is the nearest folder above a path, or the path itself, that is there.
@@ -56,9 +121,9 @@ func existing(path string) (string, error) {
 		case err == nil && info.IsDir():
 			return path, nil
 		case err == nil:
-			return "", usagef("--out: %s is no folder, so that none can be made in it: name another", path)
+			return "", usagef("%s is no folder, so that none can be made in it: name another with --out", path)
 		case above == path, !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
-			return "", fmt.Errorf("--out: name another folder: %w", err)
+			return "", fmt.Errorf("name another folder with --out: %w", err)
 		}
 		path = above
 	}
@@ -71,15 +136,20 @@ func tryWriting(dir string) error {
 		_, err = f.Write(make([]byte, runFolderLeast))
 		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
+	return unwritable(dir, err)
+}
+
+// unwritable explains why a run's files cannot be written; nil stays nil.
+func unwritable(dir string, err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
 		err = at.Err // the name of the file that was tried tells nobody anything
 	}
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return fmt.Errorf("--out: no room for a run in %s, which needs %d MiB and more: make room or name another folder (%w)", dir, runFolderLeast>>20, err)
+		return fmt.Errorf("no room for a run in %s, which needs %d MiB and more: make room or name another folder with --out (%w)", dir, runFolderLeast>>20, err)
 	case err != nil:
-		return fmt.Errorf("--out: cannot write in %s: name another folder (%w)", dir, err)
+		return fmt.Errorf("cannot write in %s: name another folder with --out (%w)", dir, err)
 	}
 	return nil
 }

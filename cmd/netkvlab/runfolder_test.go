@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func TestRunFolderIsTriedAndLeftAsItWas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, out := range []string{dir, filepath.Join(dir, "new"), filepath.Join(dir, "a", "b", "c")} {
-		got, err := new(app).runFolder(out, "lab")
+		got, _, err := new(app).runFolder(out, "lab")
 		require.NoError(t, err)
 		assert.Equal(t, out, got)
 		entries, err := os.ReadDir(dir)
@@ -25,9 +26,48 @@ func TestRunFolderIsTriedAndLeftAsItWas(t *testing.T) {
 
 func TestRunFolderIsNamedAfterTheLab(t *testing.T) {
 	t.Chdir(t.TempDir())
-	got, err := new(app).runFolder("", "lab")
+	got, giveBack, err := new(app).runFolder("", "lab")
 	require.NoError(t, err)
 	assert.Regexp(t, `^netkvlab-runs/lab-\d{8}-\d{6}$`, got)
+	assert.DirExists(t, got)
+	giveBack()
+	assert.NoDirExists(t, "netkvlab-runs", "nothing was written")
+}
+
+func TestRunsThatBeginAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const runs = 32
+	var g errgroup.Group
+	for i := range runs {
+		g.Go(func() error {
+			folder, giveBack, err := newRunFolder("lab-20260102-030405")
+			if err != nil {
+				return err
+			}
+			if i%2 == 0 { // as one that is refused before it writes, while others begin
+				giveBack()
+				return nil
+			}
+			err = os.WriteFile(filepath.Join(folder, "requests.jsonl"), nil, 0o600)
+			giveBack()
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	files, err := filepath.Glob("netkvlab-runs/lab-20260102-030405*/requests.jsonl")
+	require.NoError(t, err)
+	assert.Len(t, files, runs/2)
+	all, err := os.ReadDir("netkvlab-runs")
+	require.NoError(t, err)
+	assert.Len(t, all, runs/2, "what was given back is gone")
+}
+
+func TestNobodyIsBlamedForAFlagThatWasNotGiven(t *testing.T) {
+	t.Chdir(t.TempDir())
+	require.NoError(t, os.WriteFile("netkvlab-runs", nil, 0o600))
+	_, _, err := new(app).runFolder("", "lab")
+	require.EqualError(t, err, "run folder: netkvlab-runs is no folder, so that none can be made in it: name another with --out")
+	assert.Equal(t, exitUsage, exitCode(err))
 }
 
 func TestRunFolderThatCannotBe(t *testing.T) {
@@ -47,7 +87,7 @@ func TestRunFolderThatCannotBe(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, err := new(app).runFolder(tt.out, "lab")
+			_, _, err := new(app).runFolder(tt.out, "lab")
 			require.ErrorContains(t, err, tt.want)
 			assert.Equal(t, tt.code, exitCode(err))
 		})

@@ -34,10 +34,11 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 			if err != nil {
 				return err
 			}
-			out, err := a.runFolder(f.out, s.Name)
+			out, giveBack, err := a.runFolder(f.out, s.Name)
 			if err != nil {
 				return err
 			}
+			defer giveBack()
 			progress := lab.NewProgress(a.stderr)
 			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{
 				Cluster: c, Out: out, Version: version, Progress: progress,

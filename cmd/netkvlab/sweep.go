@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
@@ -79,6 +80,11 @@ func (a *app) sweep(ctx context.Context, s *sweep.Sweep, f sweepFlags) (err erro
 	if out == "" {
 		out = filepath.Join("netkvlab-runs", "sweep-"+s.File.Name)
 	}
+	unlock, err := lockSweep(out)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	opt := sweep.Options{Dir: out, Version: version, Jobs: f.jobs}
 	progress := lab.NewProgress(a.stderr)
 	if s.Packet() {
@@ -119,6 +125,30 @@ func (l sweepLabs) With(ctx context.Context, c *trials.Cluster, n int, work func
 	return l.fabrics.With(ctx, c, n, func(labs []*lab.Lab) error {
 		return work(&experiment.Lanes{Labs: labs, Progress: l.fabrics.Lab.Progress})
 	})
+}
+
+// lockSweep makes a sweep's folder and keeps others out of it: a sweep that is started
+// again goes on with what is there, and two at once would write the same trials. A folder
+// in which nothing was written is given back.
+func lockSweep(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("folder of the sweep: %w", err)
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of the sweep: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another netkvlab is working on the sweep in %s: wait for it, or name another folder with --out", dir)
+		}
+		return nil, fmt.Errorf("lock the folder of the sweep %s: %w", dir, err)
+	}
+	return func() {
+		_ = os.Remove(dir) // which fails when it holds something
+		_ = f.Close()
+	}, nil
 }
 
 func (a *app) showSweep(res *sweep.Result, dir string) error {

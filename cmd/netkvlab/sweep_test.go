@@ -67,3 +67,17 @@ func TestTuneWritesAFileThatAScenarioCanName(t *testing.T) {
 
 	assert.Equal(t, exitUsage, run(t.Context(), append([]string{"tune", "--metric", "tier2"}, small...), &stdout, &stderr))
 }
+
+func TestTwoSweepsDoNotShareAFolder(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "sweep")
+	unlock, err := lockSweep(dir)
+	require.NoError(t, err)
+	_, err = lockSweep(dir)
+	require.ErrorContains(t, err, "another netkvlab is working on the sweep in "+dir)
+	unlock()
+	assert.NoDirExists(t, dir, "nothing was written")
+	unlock, err = lockSweep(dir)
+	require.NoError(t, err)
+	unlock()
+}

@@ -170,10 +170,11 @@ func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool
 		return a.leaveStanding(ctx, labs[0], opt)
 	}
 	// Before anything is built: a run that cannot be written down is not worth making.
-	out, err := a.runFolder(f.out, c.Scenario.Name)
+	out, giveBack, err := a.runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
 	}
+	defer giveBack()
 	var outcome *experiment.Outcome
 	err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
 		outcome, err = a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
@@ -260,17 +261,18 @@ func (a *app) runCommand() *cobra.Command {
 				return err
 			}
 			s := *l.Scenario
-			out, err := a.runFolder(f.out, s.Name)
-			if err == nil {
-				err = errors.Join(f.checkWorlds(), f.apply(&s))
+			if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
+				return errors.Join(err, l.Detach())
 			}
-			var c *trials.Cluster
-			if err == nil {
-				c, err = trials.New(&s)
-			}
+			c, err := trials.New(&s)
 			if err != nil {
 				return errors.Join(err, l.Detach())
 			}
+			out, giveBack, err := a.runFolder(f.out, s.Name)
+			if err != nil {
+				return errors.Join(err, l.Detach())
+			}
+			defer giveBack()
 			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
 			detachErr := l.Detach()
 			opt.Progress.Close()

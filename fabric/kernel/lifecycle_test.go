@@ -224,30 +224,55 @@ func TestLeftoversOfAKilledApplyAreRemoved(t *testing.T) {
 	assert.Equal(t, []string{name + ".kept"}, named(t, name), "neither announced nor a node's name")
 }
 
-func TestRemoveTellsWhoHoldsANamespace(t *testing.T) {
-	name, plan := lab(t, "held"), mustPlan(t, smallTree(), 400)
-	ktest.NeedFabric(t)
-	f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
-	require.NoError(t, err)
-	cmd := exec.Command("ip", "netns", "exec", name+".d0", "cat")
+// inside starts a process in a namespace of a lab, and ends it with the test.
+func inside(t *testing.T, netns string) (pid int) {
+	t.Helper()
+	cmd := exec.Command("ip", "netns", "exec", netns, "cat")
 	stdin, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		assert.NoError(t, cmd.Wait(), "it was left alone")
+	})
 	// An echo proves that the process is inside by now.
 	_, err = stdin.Write([]byte("x"))
 	require.NoError(t, err)
 	_, err = stdout.Read(make([]byte, 1))
 	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	gone, err := kernel.Remove(t.Context(), name, kernel.Options{})
-	require.Error(t, err)
-	assert.Contains(t, err.Error(), name+".d0")
-	assert.Equal(t, map[string][]int{name + ".d0": {cmd.Process.Pid}}, gone.Held)
-	assert.Empty(t, named(t, name))
-	require.NoError(t, stdin.Close())
-	require.NoError(t, cmd.Wait())
+	return cmd.Process.Pid
+}
+
+func TestRemoveTellsWhoHoldsANamespace(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("allowed %v", allowed), func(t *testing.T) {
+			ktest.NeedFabric(t)
+			name, plan := lab(t, "held"), mustPlan(t, smallTree(), 400)
+			f, err := kernel.Apply(t.Context(), name, plan, kernel.Options{})
+			require.NoError(t, err)
+			t.Cleanup(func() { mustRemove(t, name) })
+			require.NoError(t, f.Close())
+			// Neighbours, which would keep the link between them alive.
+			host, rack := inside(t, name+".p0"), inside(t, name+".tor0-0")
+			ns := func(pid int, args ...string) string {
+				return mustRun(t, "nsenter", append([]string{"-t", fmt.Sprint(pid), "-n"}, args...)...)
+			}
+			ns(host, "ip", "link", "add", "mine", "type", "veth", "peer", "yours")
+			gone, err := kernel.Remove(t.Context(), name, kernel.Options{Leave: allowed})
+			if allowed {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, name+".p0")
+			}
+			assert.Equal(t, map[string][]int{name + ".p0": {host}, name + ".tor0-0": {rack}}, gone.Held)
+			assert.Empty(t, named(t, name))
+			assert.Regexp(t, `^1: lo:[^\n]*\n\d+: yours@[^\n]*\n\d+: mine@[^\n]*\n$`, ns(host, "ip", "-o", "link"), "what is not ours stays")
+			assert.Regexp(t, `^1: lo:[^\n]*\n$`, ns(rack, "ip", "-o", "link"))
+			assert.NotContains(t, ns(rack, "ip", "link"), "netkvlab", "nobody's lab any more")
+		})
+	}
 }
 
 func TestCancelAtAnyPointLeavesNothing(t *testing.T) {

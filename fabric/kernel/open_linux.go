@@ -56,7 +56,9 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 		if err != nil {
 			return damage, fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
 		}
-		damage.Other = append(damage.Other, diffs...)
+		for _, d := range diffs {
+			damage.Other = append(damage.Other, d.String())
+		}
 	}
 	return damage, nil
 }

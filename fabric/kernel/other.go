@@ -19,6 +19,9 @@ var errNotLinux = &UnsupportedError{
 // Fabric is a standing fabric; on this system there never is one.
 type Fabric struct{ plan *fabric.Plan }
 
+// CheckMounts fails: it needs Linux.
+func CheckMounts() error { return errNotLinux }
+
 // Apply fails: it needs Linux.
 func Apply(context.Context, string, *fabric.Plan, Options) (*Fabric, error) { return nil, errNotLinux }
 

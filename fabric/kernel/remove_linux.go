@@ -17,13 +17,16 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
 // Remove takes a lab away: every namespace that carries its mark, whatever is
 // in them, and empty plain files that an interrupted Apply left. When it
 // returns, names, mounts and links are gone. It needs no plan; removing what
 // is not there is success. Close every Fabric of the lab and end its processes
-// first: a namespace lives on while something is inside (see Removed.Held).
+// first. A namespace lives on while something is inside, without its name, its
+// mark and its links (see Removed.Held).
 func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	var out Removed
 	if err := checkLab(lab); err != nil {
@@ -44,9 +47,9 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
 	out.Namespaces = set.names
-	out.Held, err = lastHolders(ctx, set.byInode)
+	out.Held, err = lastHolders(ctx, set.byInode, opt.Leave)
 	if err == nil {
-		err = set.release(ctx, out.Held)
+		err = errors.Join(set.clear(out.Held), set.release(ctx, out.Held))
 	} else {
 		set.close()
 	}
@@ -57,6 +60,9 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	}
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
+	}
+	if opt.Leave {
+		return out, nil
 	}
 	return out, heldError(lab, out.Held)
 }
@@ -130,6 +136,56 @@ func (r *removal) close() {
 		_ = r.handles[i].Close()
 	}
 	r.handles = nil
+}
+
+// clear takes the links and the mark out of the namespaces that live on: their
+// neighbours may live on, too, and what is left is nobody's lab.
+func (r *removal) clear(held map[string][]int) error {
+	return onThread(func() error {
+		var errs []error
+		for i, name := range r.names {
+			if len(held[name]) > 0 {
+				errs = append(errs, clearNamespace(r.handles[i], name))
+			}
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// clearNamespace works on onThread's thread. What somebody else has put into the
+// namespace stays.
+func clearNamespace(h netns.NsHandle, name string) error {
+	if err := enter(h, name); err != nil {
+		return err
+	}
+	c, err := rtnl.Open()
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	defer func() { _ = c.Close() }()
+	links, err := dumpLinks(c)
+	if err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	for _, l := range links {
+		if !strings.HasPrefix(l.hardware, hardwarePrefix) {
+			continue
+		}
+		var b rtnl.Batch
+		b.Begin(unix.RTM_DELLINK, 0, "delete", l.name)
+		ifinfo(&b, l.index, 0)
+		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // its other end took it along
+			return fmt.Errorf("namespace %s: %w", name, err)
+		}
+	}
+	var b rtnl.Batch
+	b.Begin(unix.RTM_SETLINK, 0, "take the mark off", "lo")
+	ifinfo(&b, loIndex, 0)
+	b.AttrString(unix.IFLA_IFALIAS, "")
+	if err := c.Exec(&b); err != nil {
+		return fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return nil
 }
 
 // release unmounts and deletes the names, drops the namespaces and waits until
@@ -247,12 +303,12 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 	return held, nil
 }
 
-// lastHolders gives processes that were told to end a moment to do so.
-func lastHolders(ctx context.Context, byInode map[uint64]string) (map[string][]int, error) {
+// lastHolders gives processes that were told to end a moment to do so, unless they may stay.
+func lastHolders(ctx context.Context, byInode map[uint64]string, leave bool) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
 		held, err := holders(byInode)
-		if err != nil || len(held) == 0 || time.Since(start) > moment {
+		if err != nil || len(held) == 0 || leave || time.Since(start) > moment {
 			return held, err
 		}
 		select {

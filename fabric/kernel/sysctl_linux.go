@@ -131,7 +131,7 @@ func readSysctl(key string) (string, error) {
 
 // checkSysctls compares the calling thread's namespace with what a node
 // should have and returns the differences.
-func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []string, err error) {
+func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []Difference, err error) {
 	for _, s := range sysctls(p, n, f) {
 		got, err := readSysctl(s.key)
 		if err != nil {
@@ -141,7 +141,7 @@ func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []string, e
 			continue
 		}
 		if got != s.value {
-			diffs = append(diffs, fmt.Sprintf("%s: sysctl net.%s is %q, want %s", n.Name, strings.ReplaceAll(s.key, "/", "."), got, s.value))
+			diffs = append(diffs, difference(n, "sysctl net."+strings.ReplaceAll(s.key, "/", "."), "is %q, want %s", got, s.value))
 		}
 	}
 	return diffs, nil

@@ -55,6 +55,9 @@ type Options struct {
 	// then also deletes empty plain files of these names. Names that are not
 	// LAB.NODE of the lab being removed are ignored.
 	Planned []string
+	// Leave lets processes stay in the namespaces that Remove takes the name, the mark
+	// and the links of. Without it they are an error, after a moment to end in.
+	Leave bool
 	// Adopt gives nodes the network namespaces that exist for them already, as the
 	// path of each: a container's, say. Apply names, marks and wires such a namespace
 	// where it is, instead of making one. Its owner must keep it alive until Apply
@@ -139,7 +142,7 @@ type Removed struct {
 	Namespaces []string // names of namespaces that carried the lab's mark
 	Files      []string // names of empty plain files, left by an interrupted Apply
 	// Held maps namespaces that processes still live in to their process ids.
-	// Their names are gone, but their links stay until the processes end.
+	// Such a namespace has lost its name, its mark and its links, and ends with them.
 	Held map[string][]int
 	// Notes are sentences about what had to be guessed or was left alone.
 	Notes []string
@@ -225,14 +228,34 @@ func (e *UnsupportedError) Error() string {
 // Unwrap makes errors.Is match ErrUnsupported and the kernel's errno.
 func (e *UnsupportedError) Unwrap() []error { return []error{ErrUnsupported, e.Cause} }
 
-// ErrDiffers matches the error of Verify when the kernel holds something else
-// than was planned, as opposed to not being able to tell.
-var ErrDiffers = errors.New("the fabric is not as planned")
-
 // Difference is one thing that is not as planned.
-type Difference struct{ Text string }
+type Difference struct {
+	Node   string // its name
+	Object string // what of it: "port up0", "route 10.0.0.0/24", "sysctl net.ipv4.ip_forward"
+	Text   string // what is there, and what was planned
+}
 
-func (d *Difference) Error() string { return d.Text }
+// String is the whole finding in one line.
+func (d Difference) String() string { return d.Node + " " + d.Object + ": " + d.Text }
 
-// Is makes errors.Is(err, ErrDiffers) true.
-func (d *Difference) Is(target error) bool { return target == ErrDiffers }
+// DiffersError says that the kernel holds something else than was planned, as opposed
+// to not being able to tell.
+type DiffersError struct {
+	Differences []Difference // at least one
+}
+
+func (e *DiffersError) Error() string { return e.First(len(e.Differences)) }
+
+// First puts the first n differences into one line, and how many more there are.
+func (e *DiffersError) First(n int) string {
+	n = min(n, len(e.Differences))
+	parts := make([]string, n)
+	for i, d := range e.Differences[:n] {
+		parts[i] = d.String()
+	}
+	text := strings.Join(parts, "; ")
+	if more := len(e.Differences) - n; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}

@@ -3,10 +3,10 @@ package kernel
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -17,10 +17,9 @@ import (
 // Verify reads everything back from the kernel and compares it with the plan:
 // interfaces, addresses, neighbours, shaping, filters, routes, rules and
 // settings of every node, and the number of equal-cost paths of every pair of
-// hosts by following the routes read. It returns all differences joined, each a
-// *Difference that names node and object.
+// hosts by following the routes read. What differs is a *DiffersError.
 func (f *Fabric) Verify(ctx context.Context) error {
-	var diffs []string
+	var diffs []Difference
 	routes := make([][]kernelRoute, len(f.ns))
 	for i := range f.ns {
 		if err := ctx.Err(); err != nil {
@@ -43,12 +42,15 @@ func (f *Fabric) Verify(ctx context.Context) error {
 	if len(diffs) == 0 {
 		diffs = f.verifyLookups()
 	}
-	return asError(diffs)
+	if len(diffs) > 0 {
+		return &DiffersError{Differences: diffs}
+	}
+	return nil
 }
 
 // verifyLookups asks the kernel to route one flow of every host, as packets
 // would be: routes that are all right and yet lead elsewhere would show here.
-func (f *Fabric) verifyLookups() (diffs []string) {
+func (f *Fabric) verifyLookups() (diffs []Difference) {
 	var hosts []fabric.NodeID
 	for i := range f.plan.Nodes {
 		if !f.plan.Nodes[i].IsSwitch() {
@@ -61,27 +63,19 @@ func (f *Fabric) verifyLookups() (diffs []string) {
 			continue
 		}
 		if _, err := f.Path(Flow{Src: src, Dst: dst, SrcPort: uint16(20_000 + i), DstPort: 5001}); err != nil {
-			diffs = append(diffs, err.Error())
+			diffs = append(diffs, difference(&f.plan.Nodes[src], "path to "+f.plan.Nodes[dst].Name, "%v", err))
 		}
 	}
 	return diffs
 }
 
-func asError(diffs []string) error {
-	errs := make([]error, len(diffs))
-	for i, d := range diffs {
-		errs[i] = &Difference{Text: d}
-	}
-	return errors.Join(errs...)
-}
-
 // verifyNode compares one namespace with the plan.
-func (f *Fabric) verifyNode(n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyNode(n *fabric.Node) (diffs []Difference, err error) {
 	ns, err := f.at(n.ID)
 	if err != nil {
 		return nil, err
 	}
-	for _, check := range []func(*namespace, *fabric.Node) ([]string, error){
+	for _, check := range []func(*namespace, *fabric.Node) ([]Difference, error){
 		f.verifyLinks, f.verifyAddrs, f.verifyNeighbours, f.verifyShaping, f.verifyRoutes, f.verifyRules,
 	} {
 		d, err := check(ns, n)
@@ -99,11 +93,11 @@ func (f *Fabric) verifyNode(n *fabric.Node) (diffs []string, err error) {
 }
 
 // difference words one finding about a node's object.
-func difference(n *fabric.Node, object, format string, args ...any) string {
-	return n.Name + " " + object + ": " + fmt.Sprintf(format, args...)
+func difference(n *fabric.Node, object, format string, args ...any) Difference {
+	return Difference{Node: n.Name, Object: object, Text: fmt.Sprintf(format, args...)}
 }
 
-func (f *Fabric) verifyLinks(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyLinks(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	links, err := dumpLinks(ns.conn)
 	if err != nil {
 		return nil, err
@@ -140,7 +134,7 @@ func (f *Fabric) verifyLinks(ns *namespace, n *fabric.Node) (diffs []string, err
 	return diffs, nil
 }
 
-func (f *Fabric) verifyAddrs(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyAddrs(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	type onLink struct {
 		index uint32
 		addr  netip.Prefix
@@ -172,17 +166,17 @@ func (f *Fabric) verifyAddrs(ns *namespace, n *fabric.Node) (diffs []string, err
 	for _, a := range n.Addrs {
 		check(onLink{loIndex, hostPrefix(a)}, "lo")
 	}
-	var extra []string
+	var extra []Difference
 	for o := range have {
 		if _, ok := want[o]; !ok {
 			extra = append(extra, difference(n, "addresses", "%s on interface %d is not planned", o.addr, o.index))
 		}
 	}
-	slices.Sort(extra)
+	slices.SortFunc(extra, func(a, b Difference) int { return strings.Compare(a.Text, b.Text) })
 	return append(diffs, extra...), nil
 }
 
-func (f *Fabric) verifyNeighbours(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyNeighbours(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	have := map[netip.Addr][]byte{}
 	var b rtnl.Batch
 	b.Begin(unix.RTM_GETNEIGH, 0, "list", "neighbours")

@@ -91,7 +91,7 @@ func parseHops(v []byte) (hops []kernelHop) {
 	return hops
 }
 
-func (f *Fabric) verifyRoutes(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyRoutes(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	routes, err := dumpRoutes(ns.conn)
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (f *Fabric) compareRoute(n *fabric.Node, want *fabric.Route, got *kernelRou
 	return diffs
 }
 
-func (f *Fabric) verifyRules(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyRules(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	if len(n.Rules) == 0 {
 		return nil, nil
 	}
@@ -179,7 +179,7 @@ func (f *Fabric) verifyRules(ns *namespace, n *fabric.Node) (diffs []string, err
 // verifyPaths counts the equal-cost paths of every pair of hosts by following
 // the routes read from the kernel. Counts depend on the destination only, so
 // each destination is one sweep.
-func (f *Fabric) verifyPaths(ctx context.Context, routes [][]kernelRoute) (diffs []string, err error) {
+func (f *Fabric) verifyPaths(ctx context.Context, routes [][]kernelRoute) (diffs []Difference, err error) {
 	for d := range f.plan.Nodes {
 		dst := &f.plan.Nodes[d]
 		if dst.IsSwitch() {
@@ -199,7 +199,7 @@ func (f *Fabric) verifyPaths(ctx context.Context, routes [][]kernelRoute) (diffs
 			}
 			got, want := f.waysTo(routes, ways, src.ID, dst, 0), f.plan.PathCount(f.plan.Tier(src.ID, dst.ID))
 			if got != want {
-				diffs = append(diffs, fmt.Sprintf("%s to %s: %d equal-cost paths, want %d", src.Name, dst.Name, got, want))
+				diffs = append(diffs, difference(src, "to "+dst.Name, "%d equal-cost paths, want %d", got, want))
 			}
 		}
 	}

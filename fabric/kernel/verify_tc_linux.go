@@ -13,7 +13,7 @@ import (
 
 // verifyShaping compares every port's qdisc, and with classes its classes,
 // their queues and filters, field by field.
-func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []string, err error) {
+func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
 	qdiscs, err := dumpQdiscs(ns.conn)
 	if err != nil {
 		return nil, err

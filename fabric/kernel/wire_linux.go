@@ -41,16 +41,19 @@ func portOf(ifindex uint32) int {
 	return int(ifindex-loIndex-1) / 2
 }
 
-// hardwareAddr is a port's MAC, from its link and end: locally administered,
-// and known in advance so that neighbours can be permanent. With them no ARP
-// request delays a first packet, and counters hold nothing but the lab's traffic.
+// hardwarePrefix begins the MAC of every port of ours: locally administered.
+const hardwarePrefix = "\x02\x4b"
+
+// hardwareAddr is a port's MAC, from its link and end, known in advance so that
+// neighbours can be permanent. With them no ARP request delays a first packet, and
+// counters hold nothing but the lab's traffic.
 func hardwareAddr(plan *fabric.Plan, p *fabric.Port) []byte {
 	end := byte(0)
 	if plan.HopOf(p).Reverse {
 		end = 1
 	}
 	l := uint32(p.Link)
-	return []byte{0x02, 0x4b, byte(l >> 16), byte(l >> 8), byte(l), end}
+	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(l >> 16), byte(l >> 8), byte(l), end}
 }
 
 // ifinfo appends an ifinfomsg; flags are set, others left as they are.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -67,6 +68,9 @@ const teardownTimeout = 30 * time.Second
 // If anything fails, or the context ends, what was made is removed again before Build returns.
 func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err error) {
 	if err := Preflight(ctx, c, opt); err != nil {
+		return nil, err
+	}
+	if err := kernel.CheckMounts(); err != nil {
 		return nil, err
 	}
 	l := &Lab{Cluster: c, opt: opt}
@@ -139,7 +143,7 @@ func (l *Lab) claim(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(store.state(name)); !errors.Is(err, fs.ErrNotExist) {
-		return errors.Join(alreadyUp(store, name), lk.release())
+		return errors.Join(alreadyUp(ctx, name, l.opt), lk.release())
 	}
 	// A lab that lost its folder is not ours to remove, which a failure further on would do.
 	if standing, err := kernel.Namespaces(name); err != nil || len(standing) > 0 {
@@ -190,13 +194,19 @@ func (l *Lab) prepare(ctx context.Context) error {
 	return err
 }
 
-func alreadyUp(store Store, name string) error {
-	since := ""
-	if st, err := store.Load(name); err == nil {
-		since = fmt.Sprintf(" (%s since %s)", st.Phase, st.Created.Local().Format(time.DateTime))
+// alreadyUp says what stands in a new lab's place, and what can be done with it.
+func alreadyUp(ctx context.Context, name string, opt Options) error {
+	info, err := Look(ctx, name, opt)
+	switch {
+	case err != nil:
+		return fmt.Errorf("there is a lab %q already: %w", name, err)
+	case info.Status == statusDamaged:
+		return &DamagedError{Lab: name, Parts: info.Damage}
+	case len(info.Damage) > 0:
+		return fmt.Errorf("there is a lab %q already, of no use: %s", name, strings.Join(info.Damage, "; "))
 	}
-	return fmt.Errorf("lab %q is already up%s: run its experiment with `netkvlab run %s`, look at it with `netkvlab inspect %s`, or remove it with `netkvlab down %s`",
-		name, since, name, name, name)
+	return fmt.Errorf("lab %q is already up (%s since %s): run its experiment with `netkvlab run %s`, look at it with `netkvlab inspect %s`, or remove it with `netkvlab down %s`",
+		name, info.Status, info.Since(), name, name, name)
 }
 
 func (l *Lab) setPhase(p Phase) error {

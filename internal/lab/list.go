@@ -30,6 +30,9 @@ type Info struct {
 	Members     []AgentInfo `json:"members"`
 }
 
+// statusDamaged is the status of a lab of which parts are missing or changed.
+const statusDamaged = "damaged"
+
 // AgentInfo is one line of `netkvlab ps LAB`.
 type AgentInfo struct {
 	Node string `json:"node"`
@@ -154,7 +157,7 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	}
 	if st.Phase == PhaseReady || st.Phase == PhaseRunning {
 		if parts := damaged(ctx, st, c.Plan, opt); len(parts) > 0 {
-			info.Status, info.Damage = "damaged", append(info.Damage, parts...)
+			info.Status, info.Damage = statusDamaged, append(info.Damage, parts...)
 		}
 	}
 	return info, nil

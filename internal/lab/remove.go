@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +36,9 @@ func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 	l.lock = nil // held until the folder is gone
 	errClose := l.close()
 	out, err := remove(ctx, l.Name(), l.opt)
+	for _, n := range out.Notes {
+		l.opt.Progress.Note("%s", n)
+	}
 	if lk != nil {
 		err = errors.Join(err, lk.release())
 	}
@@ -157,17 +159,24 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	_, statErr := os.Stat(opt.Store.dir(name))
 	folder := statErr == nil
 
+	if st != nil {
+		// Else the engine kills them at once, and they have no time to clean up.
+		if err := nodes.Ask(ctx, inContainers(st.Agents)); err != nil {
+			out.Notes = append(out.Notes, fmt.Sprintf("ask the containers to end: %v", err))
+		}
+	}
 	var errDock error
 	out.Containers, errDock = opt.removeContainers(ctx, name, st)
 	stopped, errProc := endProcesses(ctx, name)
 	out.Processes = len(stopped)
 	for _, p := range stopped {
-		if !p.Ours {
-			out.Notes = append(out.Notes, fmt.Sprintf("ended process %d (%s), which was running inside the lab", p.PID, p.Comm))
+		if !p.Agent {
+			out.Notes = append(out.Notes, fmt.Sprintf("ended process %d (%q), which `netkvlab exec` had started", p.PID, p.Comm))
 		}
 	}
-	gone, errNet := kernel.Remove(ctx, name, kernel.Options{Planned: planned})
+	gone, errNet := kernel.Remove(ctx, name, kernel.Options{Planned: planned, Leave: true})
 	out.Namespaces = len(gone.Namespaces)
+	out.Notes = append(out.Notes, leftAlone(name, gone.Held)...)
 	for _, f := range gone.Files {
 		out.Notes = append(out.Notes, fmt.Sprintf("removed %s, a namespace that was begun and never made", f))
 	}
@@ -176,55 +185,4 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	}
 	out.Nothing = !folder && out.Namespaces == 0 && out.Containers == 0 && out.Processes == 0 && len(gone.Files) == 0
 	return out, opt.Store.removeDir(name)
-}
-
-// ended is a process that removal stopped.
-type ended struct {
-	nodes.Proc
-	Ours bool
-}
-
-// endRounds bounds the hunt for processes that start others while being stopped.
-const endRounds = 5
-
-// endProcesses stops everything that lives in the lab's namespaces: agents,
-// commands started by exec, and whatever else would keep a namespace alive; and
-// agents whose namespace can no longer be found by name.
-func endProcesses(ctx context.Context, name string) ([]ended, error) {
-	var all []ended
-	for range endRounds {
-		found, err := kernel.Namespaces(name)
-		if err != nil {
-			return all, err
-		}
-		inodes := make(map[uint64]bool, len(found))
-		for _, s := range found {
-			inodes[s.Inode] = true
-		}
-		procs, err := nodes.FindProcesses(inodes)
-		if err != nil {
-			return all, err
-		}
-		// An agent keeps a namespace alive that has lost its name: nobody else would end it.
-		agents, err := nodes.FindAgents(name)
-		if err != nil {
-			return all, err
-		}
-		for _, a := range agents {
-			if !slices.Contains(procs, a) {
-				procs = append(procs, a)
-			}
-		}
-		procs = slices.DeleteFunc(procs, func(p nodes.Proc) bool { return p.PID == os.Getpid() })
-		if len(procs) == 0 {
-			return all, nil
-		}
-		if err := nodes.Terminate(ctx, procs); err != nil {
-			return all, err
-		}
-		for _, p := range procs {
-			all = append(all, ended{p, p.Lab == name})
-		}
-	}
-	return all, fmt.Errorf("lab %q: processes keep appearing in its namespaces", name)
 }

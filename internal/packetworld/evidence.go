@@ -99,20 +99,16 @@ func (w *World) verify(ctx context.Context) error {
 // somebody changed under a running lab. "" means nothing.
 func (w *World) differs(ctx context.Context) (string, error) {
 	err := w.lab.Fabric.Verify(ctx)
+	var differs *kernel.DiffersError
 	switch {
 	case err == nil:
 		return "", nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()
-	case !errors.Is(err, kernel.ErrDiffers):
+	case !errors.As(err, &differs):
 		return "", fmt.Errorf("compare the fabric with its plan: %w", err)
 	}
-	found := strings.Split(err.Error(), "\n")
-	more := ""
-	if n := len(found) - differencesShown; n > 0 {
-		found, more = found[:differencesShown], fmt.Sprintf(" and %d more", n)
-	}
-	return fmt.Sprintf("the fabric is not what was planned: %s%s", strings.Join(found, "; "), more), nil
+	return "the fabric is not what was planned: " + differs.First(differencesShown), nil
 }
 
 // transport takes in what a finished trial's senders and ports did.

@@ -11,10 +11,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
-	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -58,7 +57,7 @@ func TestPacketsTakeTheTimesOfNS3(t *testing.T) {
 				require.NotEmpty(t, r.Streams[0].BackPath, "flow %d", i)
 			}
 			slices.Sort(ratios)
-			at := func(q int) float64 { return results.Percentile(ratios, float64(q)) }
+			at := func(q int) float64 { return analysis.Percentile(ratios, float64(q)) }
 			f := summary(t, out).Fidelity
 			t.Logf("packet / ns-3 of %d flows: median %.3f; 1 %% %.3f, 10 %% %.3f, 90 %% %.3f, 99 %% %.3f; means %.3f s / %.3f s = %.3f; %v; %s %v",
 				len(fct), at(50), at(1), at(10), at(90), at(99), sum/float64(len(fct)), want/float64(len(fct)), sum/want, took.Round(time.Second), f.Verdict, f.Reasons)
@@ -137,13 +136,10 @@ func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record
 	}
 	s, err := scenarios.Load(file)
 	require.NoError(t, err)
-	plan, err := fabric.New(s, s.Scale)
+	c, err := trials.New(s)
 	require.NoError(t, err)
-	classes, check, err := attribution.Transport(t.Context(), func(seed uint64) flowworld.Config {
-		cfg := trials.FlowWorld(s, plan, seed)
-		cfg.Framing, cfg.Latency = flowsim.FullSegmentFraming, [4]time.Duration{}
-		return cfg
-	}, nil, packet, replay)
+	flow := trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming, Latency: new([4]time.Duration)}
+	classes, check, err := attribution.Transport(t.Context(), flow.Config, nil, packet, replay)
 	require.NoError(t, err)
 	for _, c := range classes {
 		t.Logf("%-9s %3d, packet / replay %.3f at the median, %.3f at 90 %%, %+.1f ms of the mean", c.Class, c.N, c.P50, c.P90, c.ExcessMS)

@@ -1,0 +1,91 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
+	"github.com/netkvlab/netkvlab/nodes"
+)
+
+func TestOnlyTheLabsOwnProcessesAreEnded(t *testing.T) {
+	t.Parallel()
+	const lab, here, p0, d0 = "lab", 1, 10, 11
+	for _, tt := range []struct {
+		name string
+		proc nodes.Proc
+		here uint64 // where `down` runs
+		want bool
+	}{
+		{"an agent", nodes.Proc{PID: 5, Lab: lab, Netns: p0, Agent: true}, here, true},
+		{"a command of exec", nodes.Proc{PID: 5, Lab: lab, Netns: p0}, here, true},
+		{"a shell that nsenter started", nodes.Proc{PID: 5, Netns: p0}, here, false},
+		{"a command of another lab's exec", nodes.Proc{PID: 5, Lab: "other", Netns: p0}, here, false},
+		{"somebody's program of the agent's name", nodes.Proc{PID: 5, Netns: p0, Agent: true}, here, false},
+		{"the shell of exec that asks", nodes.Proc{PID: 2, Lab: lab, Netns: d0}, d0, false},
+		{"a shell of exec in which that one was started", nodes.Proc{PID: 3, Lab: lab, Netns: p0}, d0, false},
+		{"what its answer is piped into", nodes.Proc{PID: 6, Lab: lab, Netns: d0}, d0, false},
+		{"the agent beside who asks", nodes.Proc{PID: 5, Lab: lab, Netns: d0, Agent: true}, d0, true},
+		{"a command of exec elsewhere", nodes.Proc{PID: 5, Lab: lab, Netns: p0}, d0, true},
+	} {
+		got := pick([]nodes.Proc{tt.proc}, lab, map[int]bool{1: true, 2: true, 3: true}, tt.here)
+		assert.Equal(t, tt.want, len(got) == 1, tt.name)
+	}
+}
+
+func TestWhoIsLeftAloneIsNamed(t *testing.T) {
+	t.Parallel()
+	held := map[string][]int{"lab.p0": {os.Getpid(), os.Getppid()}, "lab.d0": {os.Getpid()}}
+	notes := leftAlone("lab", held)
+	if assert.Len(t, notes, 1, "this process ends by itself") {
+		assert.Regexp(t, `^left alone in node p0: process \d+ \("[^"]+"\); the network there`, notes[0])
+	}
+}
+
+// engine is one that has a container, and asks whether its first process still runs when
+// it is removed.
+type engine struct {
+	Containers
+	agent    nodes.Agent
+	wasAlive bool
+}
+
+func (e *engine) Host() string { return "" }
+
+func (e *engine) Remove(context.Context, string, bool) (n int, err error) {
+	e.wasAlive, err = nodes.Alive(e.agent)
+	return 1, err
+}
+
+func TestAContainersAgentIsAskedBeforeItIsRemoved(t *testing.T) {
+	ktest.Need(t, "root")
+	cmd := exec.Command("bash", "-c", `trap 'echo bye; exit' TERM; echo ready; while :; do read -t 1 <> <(:); done`)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	require.True(t, lines.Scan())
+	start, err := nodes.StartTime(cmd.Process.Pid)
+	require.NoError(t, err)
+	e := &engine{agent: nodes.Agent{Node: "p0", PID: cmd.Process.Pid, StartTime: start, ID: "0123"}}
+	name := fmt.Sprintf("t%d-asked", os.Getpid())
+	opt := Options{Store: Store{Root: t.TempDir()}, Containers: e}
+	lk, err := opt.Store.tryLock(name, true)
+	require.NoError(t, err)
+	require.NoError(t, opt.Store.save(&State{Format: stateFormat, Lab: name, Phase: PhaseReady, Runtime: "docker", Agents: []nodes.Agent{e.agent}}))
+	gone, err := remove(t.Context(), name, opt)
+	require.NoError(t, err)
+	require.NoError(t, lk.release())
+	assert.Equal(t, 1, gone.Containers)
+	assert.False(t, e.wasAlive)
+	require.True(t, lines.Scan())
+	assert.Equal(t, "bye", lines.Text(), "it had time for its handler")
+	require.NoError(t, cmd.Wait())
+}
