@@ -40,27 +40,30 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 		return damage, err
 	}
 	defer func() { _ = f.Close() }()
-	for i := range f.ns {
-		if !f.ns[i].handle.IsOpen() {
-			continue
+	err = onThread(func() error {
+		for i := range f.ns {
+			if !f.ns[i].handle.IsOpen() {
+				continue
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			missing, err := f.missingLinks(fabric.NodeID(i))
+			if err != nil {
+				return fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
+			}
+			damage.Links = append(damage.Links, missing...)
+			diffs, err := f.verifyNode(&f.plan.Nodes[i])
+			if err != nil {
+				return fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
+			}
+			for _, d := range diffs {
+				damage.Other = append(damage.Other, d.String())
+			}
 		}
-		if err := ctx.Err(); err != nil {
-			return damage, err
-		}
-		missing, err := f.missingLinks(fabric.NodeID(i))
-		if err != nil {
-			return damage, fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
-		}
-		damage.Links = append(damage.Links, missing...)
-		diffs, err := f.verifyNode(&f.plan.Nodes[i])
-		if err != nil {
-			return damage, fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
-		}
-		for _, d := range diffs {
-			damage.Other = append(damage.Other, d.String())
-		}
-	}
-	return damage, nil
+		return nil
+	})
+	return damage, err
 }
 
 // Missing lists the planned namespaces and interfaces that a lab lacks, each
