@@ -64,28 +64,23 @@ func (p *Probe) ask(c *rtnl.Conn) error {
 	case ProbeVeth:
 		askVeth(&b)
 	case ProbeTBF:
-		addTBF(&b, loIndex, handleRoot, &probeShape, "lo")
+		return tryTree(c, queueing(&fabric.Plan{}, &probeShape, false))
 	case ProbeHTB:
-		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
+		return tryTree(c, queueing(&fabric.Plan{}, &classesShape, false)[:1])
 	case ProbeU32:
-		addHTBQdisc(&b, loIndex, rootHandle, handleRoot, minorOther, "lo")
-		addClass(&b, loIndex, rootHandle, classLink, &fabric.Shape{Rate: 1e8, BurstBytes: 12500}, 1e8, 0, "lo")
-		addDSCPFilter(&b, loIndex, classLink, 10, "lo")
+		return tryTree(c, queueing(&fabric.Plan{}, &classesShape, false))
 	case ProbeNetem:
-		addDelay(&b, loIndex, fabric.MinLatency, "lo")
-		if err := c.Exec(&b); err != nil {
-			return err
-		}
-		b.Reset()
-		addTBF(&b, loIndex, delayClass, &probeShape, "lo")
+		slow := probeShape
+		slow.Delay = fabric.MinLatency
+		return tryTree(c, queueing(&fabric.Plan{}, &slow, true))
 	case ProbeRED:
 		marking := probeShape
 		marking.MarkBytes = probeShape.LimitBytes / 2
-		addTBF(&b, loIndex, handleRoot, &marking, "lo")
+		return tryTree(c, queueing(&fabric.Plan{}, &marking, false))
 	case ProbeFlowQueues:
 		fair := probeShape
 		fair.FlowQueues, fair.QuantumBytes = 2, fabric.FrameBytes
-		addTBF(&b, loIndex, handleRoot, &fair, "lo")
+		return tryTree(c, queueing(&fabric.Plan{}, &fair, false))
 	case ProbeDCTCP:
 		return askCongestionControl("dctcp")
 	case ProbeHashPolicy3:
@@ -111,8 +106,11 @@ func askVeth(b *rtnl.Batch) {
 	b.AttrString(unix.IFLA_INFO_KIND, "veth")
 }
 
-// probeShape is any shape that a port could have.
-var probeShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
+// probeShape and classesShape are any shapes that a port could have.
+var (
+	probeShape   = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
+	classesShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, Classes: true, KVRate: 6e7, BackgroundRate: 3e7, OtherRate: 1e7}
+)
 
 // askCongestionControl gives a socket a congestion control, for which the kernel
 // loads a module if it has one.
