@@ -18,7 +18,7 @@ import (
 var benchShape = fabric.Shape{Rate: 62_500_000, BurstBytes: 12_112, LimitBytes: 65_536}
 
 // inScratch runs fn in a namespace that ends with it.
-func inScratch(b *testing.B, fn func() error) {
+func inScratch(b testing.TB, fn func() error) {
 	b.Helper()
 	if err := ProbeNetns.Check(); err != nil {
 		b.Skip(err)

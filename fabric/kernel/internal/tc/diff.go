@@ -111,6 +111,8 @@ func (d *differ) compare(want Object) {
 		d.differ(want, Difference{Object: want.name(), Want: want.Options.Kind()})
 	case want.Handle != 0 && got.Handle != want.Handle:
 		d.differ(want, Difference{Object: want.name(), Field: "handle", Got: got.Handle.String(), Want: want.Handle.String()})
+	case want.Type == Class && got.Parent != want.Parent:
+		d.differ(want, Difference{Object: want.name(), Field: "parent", Got: got.Parent.String(), Want: want.Parent.String()})
 	default:
 		if want.Type == Qdisc && want.Handle != 0 {
 			d.inside[want.Handle] = true

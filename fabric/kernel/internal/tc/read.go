@@ -41,9 +41,9 @@ func Parse(payload []byte) (m Message) {
 	return m
 }
 
-// object reads a message, which is none of ours where a kind reports what nobody made:
-// classes of others than HTB, and the heads of the lists of filters.
-func (m *Message) object(t Type) (o Object, ok bool) {
+// Object reads a message of a type. It is no object where a kind reports what nobody
+// made: classes of others than HTB, and the heads of the lists of filters.
+func (m *Message) Object(t Type) (o Object, ok bool) {
 	o = Object{Type: t, Parent: Handle(m.Parent), Handle: Handle(m.Handle)}
 	options, ok := known[t][string(m.Kind)]
 	if !ok {
@@ -78,7 +78,7 @@ func Dump(c *rtnl.Conn, t Type, of nl.TcMsg, reset func(), fn func(Message)) err
 func Read(c *rtnl.Conn) (map[uint32]Tree, error) {
 	trees := map[uint32]Tree{}
 	err := Dump(c, Qdisc, nl.TcMsg{}, func() { clear(trees) }, func(m Message) {
-		if o, ok := m.object(Qdisc); ok {
+		if o, ok := m.Object(Qdisc); ok {
 			trees[uint32(m.Ifindex)] = append(trees[uint32(m.Ifindex)], o)
 		}
 	})
@@ -115,7 +115,7 @@ func (t Tree) readInside(c *rtnl.Conn, index uint32) (Tree, error) {
 func (t Tree) readMore(c *rtnl.Conn, typ Type, of nl.TcMsg) (Tree, error) {
 	size := len(t)
 	err := Dump(c, typ, of, func() { t = t[:size] }, func(m Message) {
-		if o, ok := m.object(typ); ok {
+		if o, ok := m.Object(typ); ok {
 			t = append(t, o)
 		}
 	})
