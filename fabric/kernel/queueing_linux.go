@@ -76,18 +76,18 @@ func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
 func queueing(plan *fabric.Plan, s *fabric.Shape, delayed bool) tc.Tree {
 	q := queues{shape: s}
 	if delayed {
-		q.qdisc(tc.Root, delayHandle, tc.Netem{Delay: s.Delay, Limit: delayPackets})
+		q.add(tc.Root, delayHandle, tc.Netem{Delay: uint64(s.Delay), Limit: delayPackets})
 	}
 	if s.Classes {
 		q.addClasses(plan, shaperParent(delayed))
 		return q.tree
 	}
-	q.qdisc(shaperParent(delayed), rootHandle, tc.TBF{Bucket: q.bucket(s.Rate), Limit: uint32(s.LimitBytes)})
+	q.add(shaperParent(delayed), rootHandle, tc.TBF{Bucket: q.bucket(s.Rate), Limit: uint32(s.LimitBytes)})
 	switch { // by itself, TBF has a FIFO of its limit
 	case s.FlowQueues > 0:
 		q.addFlowQueues(classLink, flowHandle)
 	case s.MarkBytes > 0:
-		q.qdisc(classLink, markHandle, q.queue())
+		q.add(classLink, markHandle, q.queue())
 	}
 	return q.tree
 }
@@ -98,16 +98,8 @@ type queues struct {
 	tree  tc.Tree
 }
 
-func (q *queues) qdisc(parent, handle tc.Handle, o tc.Options) {
-	q.tree = append(q.tree, tc.Object{Type: tc.Qdisc, Parent: parent, Handle: handle, Options: o})
-}
-
-func (q *queues) class(parent, handle tc.Handle, o tc.Options) {
-	q.tree = append(q.tree, tc.Object{Type: tc.Class, Parent: parent, Handle: handle, Options: o})
-}
-
-func (q *queues) filter(parent tc.Handle, o tc.Options) {
-	q.tree = append(q.tree, tc.Object{Type: tc.Filter, Parent: parent, Options: o})
+func (q *queues) add(parent, handle tc.Handle, o tc.Options) {
+	q.tree = append(q.tree, tc.Object{Parent: parent, Handle: handle, Options: o})
 }
 
 func (q *queues) bucket(r fabric.BitsPerSecond) tc.Bucket {
@@ -130,18 +122,18 @@ func (q *queues) queue() tc.Options {
 // addClasses makes HTB with one class for each kind of traffic.
 func (q *queues) addClasses(plan *fabric.Plan, parent tc.Handle) {
 	link := q.bucket(q.shape.Rate)
-	q.qdisc(parent, rootHandle, tc.HTB{Default: uint32(minorOther)})
-	q.class(rootHandle, classLink, tc.HTBClass{Rate: link, Ceil: link, Quantum: htbQuantum})
+	q.add(parent, rootHandle, tc.HTB{Default: uint32(minorOther)})
+	q.add(rootHandle, classLink, tc.HTBClass{Rate: link, Ceil: link, Quantum: htbQuantum})
 	for _, c := range classesOf(plan, q.shape) {
 		class := rootHandle | c.minor
-		q.class(classLink, class, tc.HTBClass{Rate: q.bucket(c.rate), Ceil: link, Quantum: htbQuantum, Prio: c.prio})
+		q.add(classLink, class, tc.HTBClass{Rate: q.bucket(c.rate), Ceil: link, Quantum: htbQuantum, Prio: c.prio})
 		if q.shape.FlowQueues > 0 && c.minor != minorOther {
 			q.addFlowQueues(class, c.minor<<16)
 		} else {
-			q.qdisc(class, c.minor<<16, q.queue())
+			q.add(class, c.minor<<16, q.queue())
 		}
 		if c.dscp >= 0 {
-			q.filter(rootHandle, tc.DSCP(c.dscp, class))
+			q.add(rootHandle, 0, tc.DSCP(c.dscp, class))
 		}
 	}
 }
@@ -153,13 +145,13 @@ func (q *queues) addClasses(plan *fabric.Plan, parent tc.Handle) {
 func (q *queues) addFlowQueues(parent, handle tc.Handle) {
 	all := tc.Bucket{Rate: flowRate, Bytes: flowBurst}
 	var class, queue tc.Options = tc.HTBClass{Rate: all, Ceil: all, Quantum: uint32(q.shape.QuantumBytes)}, q.queue()
-	q.qdisc(parent, handle, tc.HTB{Default: 1})
+	q.add(parent, handle, tc.HTB{Default: 1})
 	for i := range q.shape.FlowQueues {
 		h := handle | tc.Handle(i+1)
-		q.class(handle, h, class)
-		q.qdisc(h, 0, queue)
+		q.add(handle, h, class)
+		q.add(h, 0, queue)
 	}
-	q.filter(handle, flowFilter(handle, q.shape.FlowQueues))
+	q.add(handle, 0, flowFilter(handle, q.shape.FlowQueues))
 }
 
 // flowFilter is flowClassifier as the kernel's sock_filter.

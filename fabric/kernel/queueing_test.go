@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,18 +18,19 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// words lists a tree one object a line, as "qdisc root 1: tbf".
+// words lists a tree one object a line: parent, handle, kind and what matters of it.
 func words(tree tc.Tree) (lines []string) {
-	types := map[tc.Type]string{tc.Qdisc: "qdisc", tc.Class: "class", tc.Filter: "filter"}
 	for _, o := range tree {
-		line := fmt.Sprint(types[o.Type], " ", o.Parent, " ", o.Handle, " ", o.Options.Kind())
+		line := fmt.Sprint(o.Parent, " ", o.Handle, " ")
 		switch q := o.Options.(type) {
 		case tc.HTB:
-			line += fmt.Sprintf(" default %x", q.Default)
+			line += fmt.Sprintf("htb default %x", q.Default)
 		case tc.HTBClass:
-			line += fmt.Sprintf(" %d/%d quantum %d prio %d", q.Rate.Rate, q.Ceil.Rate, q.Quantum, q.Prio)
+			line += fmt.Sprintf("class %d/%d quantum %d prio %d", q.Rate.Rate, q.Ceil.Rate, q.Quantum, q.Prio)
 		case tc.U32:
-			line = fmt.Sprint("filter ", o.Parent, " ", q)
+			line += q.String()
+		default:
+			line += strings.ToLower(strings.TrimPrefix(fmt.Sprintf("%T", q), "tc."))
 		}
 		lines = append(lines, line)
 	}
@@ -54,40 +56,40 @@ func TestATreeFollowsTheShape(t *testing.T) {
 		delayed bool
 		want    []string
 	}{
-		{"plain", plain, false, []string{"qdisc root 1: tbf"}},
-		{"a delay that this kernel cannot have", with(plain, slow), false, []string{"qdisc root 1: tbf"}},
-		{"a delay", with(plain, slow), true, []string{"qdisc root 2: netem", "qdisc 2:1 1: tbf"}},
-		{"marks", with(plain, marking), false, []string{"qdisc root 1: tbf", "qdisc 1:1 40: red"}},
+		{"plain", plain, false, []string{"root 1: tbf"}},
+		{"a delay that this kernel cannot have", with(plain, slow), false, []string{"root 1: tbf"}},
+		{"a delay", with(plain, slow), true, []string{"root 2: netem", "2:1 1: tbf"}},
+		{"marks", with(plain, marking), false, []string{"root 1: tbf", "1:1 40: red"}},
 		{"flow queues", with(plain, fair), false, []string{
-			"qdisc root 1: tbf", "qdisc 1:1 50: htb default 1",
-			"class 50: 50:1 htb 34359738368/34359738368 quantum 3028 prio 0", "qdisc 50:1 0: bfifo",
-			"class 50: 50:2 htb 34359738368/34359738368 quantum 3028 prio 0", "qdisc 50:2 0: bfifo",
-			"filter 50: 0: bpf",
+			"root 1: tbf", "1:1 50: htb default 1",
+			"50: 50:1 class 34359738368/34359738368 quantum 3028 prio 0", "50:1 0: fifo",
+			"50: 50:2 class 34359738368/34359738368 quantum 3028 prio 0", "50:2 0: fifo",
+			"50: 0: bpf",
 		}},
 		{"classes behind a delay", with(classes, slow), true, []string{
-			"qdisc root 2: netem", "qdisc 2:1 1: htb default 30",
-			"class 1: 1:1 htb 1000000/1000000 quantum 3028 prio 0",
-			"class 1:1 1:10 htb 700000/1000000 quantum 3028 prio 1", "qdisc 1:10 10: bfifo", "filter 1: u32 filter of dscp 10 to class 1:10",
-			"class 1:1 1:20 htb 200000/1000000 quantum 3028 prio 1", "qdisc 1:20 20: bfifo", "filter 1: u32 filter of dscp 8 to class 1:20",
-			"class 1:1 1:30 htb 100000/1000000 quantum 3028 prio 0", "qdisc 1:30 30: bfifo",
+			"root 2: netem", "2:1 1: htb default 30",
+			"1: 1:1 class 1000000/1000000 quantum 3028 prio 0",
+			"1:1 1:10 class 700000/1000000 quantum 3028 prio 1", "1:10 10: fifo", "1: 0: of dscp 10 to class 1:10",
+			"1:1 1:20 class 200000/1000000 quantum 3028 prio 1", "1:20 20: fifo", "1: 0: of dscp 8 to class 1:20",
+			"1:1 1:30 class 100000/1000000 quantum 3028 prio 0", "1:30 30: fifo",
 		}},
 		{"classes that mark", with(classes, marking), false, []string{
-			"qdisc root 1: htb default 30",
-			"class 1: 1:1 htb 1000000/1000000 quantum 3028 prio 0",
-			"class 1:1 1:10 htb 700000/1000000 quantum 3028 prio 1", "qdisc 1:10 10: red", "filter 1: u32 filter of dscp 10 to class 1:10",
-			"class 1:1 1:20 htb 200000/1000000 quantum 3028 prio 1", "qdisc 1:20 20: red", "filter 1: u32 filter of dscp 8 to class 1:20",
-			"class 1:1 1:30 htb 100000/1000000 quantum 3028 prio 0", "qdisc 1:30 30: red",
+			"root 1: htb default 30",
+			"1: 1:1 class 1000000/1000000 quantum 3028 prio 0",
+			"1:1 1:10 class 700000/1000000 quantum 3028 prio 1", "1:10 10: red", "1: 0: of dscp 10 to class 1:10",
+			"1:1 1:20 class 200000/1000000 quantum 3028 prio 1", "1:20 20: red", "1: 0: of dscp 8 to class 1:20",
+			"1:1 1:30 class 100000/1000000 quantum 3028 prio 0", "1:30 30: red",
 		}},
 		{"classes with flow queues", with(classes, func(s *fabric.Shape) { s.FlowQueues, s.QuantumBytes = 1, 6056 }), false, []string{
-			"qdisc root 1: htb default 30",
-			"class 1: 1:1 htb 1000000/1000000 quantum 3028 prio 0",
-			"class 1:1 1:10 htb 700000/1000000 quantum 3028 prio 1", "qdisc 1:10 10: htb default 1",
-			"class 10: 10:1 htb 34359738368/34359738368 quantum 6056 prio 0", "qdisc 10:1 0: bfifo", "filter 10: 0: bpf",
-			"filter 1: u32 filter of dscp 10 to class 1:10",
-			"class 1:1 1:20 htb 200000/1000000 quantum 3028 prio 1", "qdisc 1:20 20: htb default 1",
-			"class 20: 20:1 htb 34359738368/34359738368 quantum 6056 prio 0", "qdisc 20:1 0: bfifo", "filter 20: 0: bpf",
-			"filter 1: u32 filter of dscp 8 to class 1:20",
-			"class 1:1 1:30 htb 100000/1000000 quantum 3028 prio 0", "qdisc 1:30 30: bfifo",
+			"root 1: htb default 30",
+			"1: 1:1 class 1000000/1000000 quantum 3028 prio 0",
+			"1:1 1:10 class 700000/1000000 quantum 3028 prio 1", "1:10 10: htb default 1",
+			"10: 10:1 class 34359738368/34359738368 quantum 6056 prio 0", "10:1 0: fifo", "10: 0: bpf",
+			"1: 0: of dscp 10 to class 1:10",
+			"1:1 1:20 class 200000/1000000 quantum 3028 prio 1", "1:20 20: htb default 1",
+			"20: 20:1 class 34359738368/34359738368 quantum 6056 prio 0", "20:1 0: fifo", "20: 0: bpf",
+			"1: 0: of dscp 8 to class 1:20",
+			"1:1 1:30 class 100000/1000000 quantum 3028 prio 0", "1:30 30: fifo",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

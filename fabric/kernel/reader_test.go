@@ -3,7 +3,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"testing"
 	"time"
 
@@ -134,7 +133,7 @@ func readWithGoTC(t *testing.T) (tree tc.Tree, err error) {
 // translated is what go-tc read as a value of ours.
 func translated(t *testing.T, typ tc.Type, o gotc.Object) tc.Object {
 	t.Helper()
-	out := tc.Object{Type: typ, Parent: tc.Handle(o.Parent), Handle: tc.Handle(o.Handle), Options: tc.Other(o.Kind)}
+	out := tc.Object{Parent: tc.Handle(o.Parent), Handle: tc.Handle(o.Handle), Options: tc.Other{Type: typ, Name: o.Kind}}
 	if typ == tc.Class && out.Parent == tc.Root {
 		out.Parent = out.Handle.Qdisc()
 	}
@@ -160,17 +159,12 @@ func translated(t *testing.T, typ tc.Type, o gotc.Object) tc.Object {
 		out.Options = tc.RED{Limit: p.Limit, MarkFrom: p.QthMin, MarkAll: p.QthMax, Averaging: p.Wlog, Flags: uint32(*o.Red.Flags)}
 	case o.Netem != nil:
 		p := o.Netem.Qopt
-		out.Options = tc.Netem{Delay: time.Duration(*o.Netem.Latency64), Limit: p.Limit, Loss: p.Loss, Gap: p.Gap, Duplicate: p.Duplicate, Jitter: p.Jitter}
+		out.Options = tc.Netem{Delay: uint64(*o.Netem.Latency64), Limit: p.Limit, Loss: p.Loss, Gap: p.Gap, Duplicate: p.Duplicate, Jitter: p.Jitter}
 	case o.BPF != nil:
 		out.Options, out.Handle = tc.BPF{Program: string(*o.BPF.Ops)}, 0
 	case o.U32 != nil:
 		k := o.U32.Sel.Keys[0]
-		out.Options, out.Handle = tc.U32{Class: tc.Handle(*o.U32.ClassID), Mask: swapped(k.Mask), Value: swapped(k.Val), Offset: int32(k.Off), Keys: o.U32.Sel.NKeys}, 0
+		out.Options, out.Handle = tc.U32{Class: *o.U32.ClassID, Mask: k.Mask, Value: k.Val, Offset: k.Off, Keys: o.U32.Sel.NKeys}, 0
 	}
 	return out
-}
-
-// swapped is a word that go-tc leaves in network order.
-func swapped(v uint32) uint32 {
-	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, v))
 }

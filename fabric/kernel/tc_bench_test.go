@@ -48,7 +48,7 @@ func BenchmarkTBFBatched(b *testing.B) {
 			for range pairs {
 				queueing(nil, &benchShape, false).Add(&batch, loIndex, "lo")
 				batch.Begin(unix.RTM_DELQDISC, 0, "remove tbf from", "lo")
-				tc.Request(&batch, nl.TcMsg{Ifindex: loIndex, Parent: uint32(tc.Root)})
+				batch.U8((&nl.TcMsg{Ifindex: loIndex, Parent: uint32(tc.Root)}).Serialize()...)
 			}
 			if err := c.Exec(&batch); err != nil {
 				return err

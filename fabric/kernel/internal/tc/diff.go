@@ -4,60 +4,45 @@ package tc
 
 import (
 	"fmt"
-	"strconv"
+	"strings"
 	"time"
 )
 
-// Difference is one setting that is not as wanted.
+// Difference is one thing that is not as wanted.
 type Difference struct {
-	Object string // "tbf", "htb class 1:10", "bfifo of class 1:10"
-	Field  string // "limit"; empty where the object itself is
-	// Got and Want are values with their unit. Got is empty where the object is missing,
-	// Want where it is one too many.
-	Got, Want string
-	More      int // objects of the same kind and qdisc that differ in the same way
-	group     string
+	Object    string // "tbf", "htb class 1:10", "bfifo of class 1:10"
+	Field     string // "limit"; empty where the object itself is meant
+	Got, Want string // Want is empty where Got says it all: "is missing"
+	kin       string // objects that may be listed as one
 }
 
 // String is the difference in words.
 func (d Difference) String() string {
-	s := d.Object
-	if d.More > 0 {
-		s += fmt.Sprintf(" and %d more", d.More)
+	s := d.Object + " " + strings.TrimPrefix(d.Field+" ", " ") + d.Got
+	if d.Want != "" {
+		s += ", want " + d.Want
 	}
-	switch {
-	case d.Got == "":
-		return s + " is missing"
-	case d.Want == "":
-		return s + " is not planned"
-	case d.Field != "":
-		s += " " + d.Field
-	}
-	return s + " " + d.Got + ", want " + d.Want
+	return s
 }
 
-// few is how many objects that differ in the same way are listed one by one.
-const few = 3
+// field is one setting, as it is compared and printed.
+type field struct {
+	name, unit   string
+	value, shown uint64
+	slack        uint64 // how far value may be off
+	depends      bool   // means nothing where the field before differs
+}
 
-// Diff compares a tree that was read with the one wanted; nil when they are equal. What
-// hangs below a qdisc of the wrong kind is not looked at. Bucket depths may be a tick off.
-func (t Tree) Diff(want Tree) []Difference {
-	d := differ{got: make(map[place]Object, len(t)), inside: map[Handle]bool{}, planned: make(map[place]bool, len(want))}
-	for _, o := range t {
-		d.got[o.place()] = o
+// nanoseconds is the one unit that is not a verb and a suffix.
+const nanoseconds = "ns"
+
+// words are the values of a field as read and as wanted, the latter without its unit.
+func words(got, want field) (string, string) {
+	if got.unit == nanoseconds {
+		return time.Duration(got.shown).String(), time.Duration(want.shown).String()
 	}
-	for _, o := range want {
-		d.planned[o.place()] = true
-		if d.looks(o) {
-			d.compare(o)
-		}
-	}
-	for _, o := range t {
-		if !d.planned[o.place()] && d.looks(o) {
-			d.extra(o)
-		}
-	}
-	return merge(d.found)
+	verb, _, _ := strings.Cut(got.unit, " ")
+	return fmt.Sprintf(got.unit, got.shown), fmt.Sprintf(verb, want.shown)
 }
 
 // place tells objects of a tree apart: one qdisc hangs below a parent, a class has its own
@@ -69,65 +54,103 @@ type place struct {
 }
 
 func (o Object) place() place {
-	switch o.Type {
+	switch typ, _ := o.Options.kind(); typ {
 	case Qdisc:
 		return place{typ: Qdisc, handle: o.Parent}
 	case Class:
 		return place{typ: Class, handle: o.Handle}
 	}
-	return place{typ: o.Type, handle: o.Parent, does: o.Options}
+	return place{typ: Filter, handle: o.Parent, does: o.Options}
+}
+
+// name is the object in words: of its kind, or as a qdisc of any.
+func (o Object) name(kind string) string {
+	switch typ, _ := o.Options.kind(); {
+	case typ == Filter:
+		return fmt.Sprintf("%s filter %v", kind, o.Options)
+	case typ == Class:
+		return kind + " class " + o.Handle.String()
+	case o.Parent != Root:
+		return kind + " of class " + o.Parent.String()
+	case kind == "qdisc":
+		return "root qdisc"
+	}
+	return kind
+}
+
+// Diff compares a tree that was read with the one wanted, in which parents come first; nil
+// when they are equal. What hangs below what is wrong is not looked at. Bucket depths may be
+// a tick off. Where many objects of a qdisc differ alike, the first is named with a count.
+func (t Tree) Diff(want Tree) []Difference {
+	got, planned := make(map[place]Object, len(t)), make(map[place]bool, len(want))
+	for _, o := range t {
+		got[o.place()] = o
+	}
+	d := differ{right: map[Handle]bool{Root: true}}
+	for _, w := range want {
+		planned[w.place()] = true
+		if d.looks(w) {
+			g, ok := got[w.place()]
+			d.compare(g, w, ok)
+		}
+	}
+	for _, o := range t {
+		if typ, kind := o.Options.kind(); planned[o.place()] || !d.looks(o) {
+			continue
+		} else if typ == Qdisc {
+			d.add(o, Difference{Object: o.name("qdisc"), Got: kind, Want: "none"})
+		} else {
+			d.add(o, Difference{Object: o.name(kind), Got: "is not planned"})
+		}
+	}
+	return merge(d.found)
 }
 
 type differ struct {
-	got     map[place]Object
-	planned map[place]bool
-	inside  map[Handle]bool // qdiscs that are as wanted, and classes that are missing: false
-	found   []Difference
-	a, b    []field
+	right map[Handle]bool // qdiscs that are as wanted, and false for classes that are missing
+	found []Difference
+	a, b  []field
 }
 
-// looks reports whether an object is to be compared: whether what it belongs to is there.
+// looks reports whether what an object belongs to is there.
 func (d *differ) looks(o Object) bool {
-	if o.Parent == Root {
-		return true
-	}
-	if there, known := d.inside[o.Parent]; known {
+	if there, known := d.right[o.Parent]; known {
 		return there
 	}
-	return d.inside[o.Parent.Qdisc()]
+	return d.right[o.Parent.Qdisc()]
 }
 
-func (d *differ) compare(want Object) {
-	got, ok := d.got[want.place()]
-	switch {
-	case want.Type == Qdisc && (!ok || got.Options.Kind() != want.Options.Kind()):
-		kind := "none"
-		if ok {
-			kind = got.Options.Kind()
-		}
-		d.differ(want, Difference{Object: want.where(), Got: kind, Want: want.Options.Kind()})
+func (d *differ) compare(got, want Object, ok bool) {
+	gotKind := "none"
+	if ok {
+		_, gotKind = got.Options.kind()
+	}
+	switch typ, kind := want.Options.kind(); {
+	case typ == Qdisc && gotKind != kind:
+		d.add(want, Difference{Object: want.name("qdisc"), Got: gotKind, Want: kind})
 	case !ok:
-		d.inside[want.Handle] = false
-		d.differ(want, Difference{Object: want.name(), Want: want.Options.Kind()})
+		d.right[want.Handle] = false
+		d.add(want, Difference{Object: want.name(kind), Got: "is missing"})
 	case want.Handle != 0 && got.Handle != want.Handle:
-		d.differ(want, Difference{Object: want.name(), Field: "handle", Got: got.Handle.String(), Want: want.Handle.String()})
-	case want.Type == Class && got.Parent != want.Parent:
-		d.differ(want, Difference{Object: want.name(), Field: "parent", Got: got.Parent.String(), Want: want.Parent.String()})
+		d.add(want, Difference{Object: want.name(kind), Field: "handle", Got: got.Handle.String(), Want: want.Handle.String()})
+	case got.Parent != want.Parent:
+		d.add(want, Difference{Object: want.name(kind), Field: "parent", Got: got.Parent.String(), Want: want.Parent.String()})
 	default:
-		if want.Type == Qdisc && want.Handle != 0 {
-			d.inside[want.Handle] = true
+		if typ == Qdisc && want.Handle != 0 {
+			d.right[want.Handle] = true
 		}
-		d.fields(got, want)
+		d.fields(got.Options, want)
 	}
 }
 
-func (d *differ) fields(got, want Object) {
-	if got.Options == want.Options {
+func (d *differ) fields(got Options, want Object) {
+	if got == want.Options {
 		return
 	}
 	d.a, d.b = d.a[:0], d.b[:0]
-	got.Options.layout(&coder{list: &d.a})
+	got.layout(&coder{list: &d.a})
 	want.Options.layout(&coder{list: &d.b})
+	_, kind := want.Options.kind()
 	same := true
 	for i, g := range d.a {
 		w := d.b[i]
@@ -135,88 +158,37 @@ func (d *differ) fields(got, want Object) {
 			continue
 		}
 		if same = max(g.value, w.value)-min(g.value, w.value) <= g.slack; !same {
-			d.differ(want, Difference{Object: want.name(), Field: g.name, Got: g.text() + g.suffix(), Want: w.text()})
+			is, should := words(g, w)
+			d.add(want, Difference{Object: want.name(kind), Field: g.name, Got: is, Want: should})
 		}
 	}
 }
 
-func (d *differ) extra(o Object) {
-	if o.Type == Qdisc {
-		d.differ(o, Difference{Object: o.where(), Got: o.Options.Kind(), Want: "none"})
-		return
+func (d *differ) add(o Object, what Difference) {
+	typ, kind := o.Options.kind()
+	what.kin = fmt.Sprint(typ, kind, o.Parent.Qdisc(), what.Field, what.Got, what.Want)
+	if typ == Filter {
+		what.kin += what.Object // each is listed
 	}
-	d.differ(o, Difference{Object: o.name(), Got: o.Options.Kind()})
-}
-
-// differ records a finding. Those of filters are never merged.
-func (d *differ) differ(o Object, what Difference) {
-	group := what.Object
-	if o.Type != Filter {
-		group = fmt.Sprint(o.Type, o.Options.Kind(), o.Parent.Qdisc())
-	}
-	what.group = fmt.Sprint(group, "\n", what.Field, "\n", what.Got, "\n", what.Want)
 	d.found = append(d.found, what)
 }
 
-// merge replaces many objects that differ in the same way by the first and a count.
+// merge replaces many differences of one kin by the first and a count.
 func merge(all []Difference) (out []Difference) {
+	const few = 3 // are listed one by one
 	count := map[string]int{}
 	for _, d := range all {
-		count[d.group]++
+		count[d.kin]++
 	}
 	for _, d := range all {
-		switch n := count[d.group]; {
-		case n > few:
-			d.More = n - 1
-			out = append(out, d)
-			count[d.group] = 0
-		case n > 0:
+		n := count[d.kin]
+		if n > few {
+			d.Object += fmt.Sprintf(" and %d more", n-1)
+			count[d.kin] = 0
+		}
+		if n > 0 {
 			out = append(out, d)
 		}
 	}
 	return out
-}
-
-// where is a qdisc's place.
-func (o Object) where() string {
-	if o.Parent == Root {
-		return "root qdisc"
-	}
-	return "qdisc of class " + o.Parent.String()
-}
-
-// name is the object in words.
-func (o Object) name() string {
-	kind := o.Options.Kind()
-	switch {
-	case o.Type == Filter:
-		if s, ok := o.Options.(fmt.Stringer); ok {
-			return s.String()
-		}
-		return kind + " filter"
-	case o.Type == Class:
-		return kind + " class " + o.Handle.String()
-	case o.Parent == Root:
-		return kind
-	}
-	return kind + " of class " + o.Parent.String()
-}
-
-// text is a field's value.
-func (f field) text() string {
-	switch f.unit {
-	case hex:
-		return "0x" + strconv.FormatUint(f.shown, 16)
-	case nanoseconds:
-		return time.Duration(f.shown).String()
-	}
-	return strconv.FormatUint(f.shown, 10)
-}
-
-// suffix is what follows the value that was read, and is understood of the one wanted.
-func (f field) suffix() string {
-	if f.unit == hex || f.unit == nanoseconds {
-		return ""
-	}
-	return f.unit
 }

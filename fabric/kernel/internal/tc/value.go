@@ -3,7 +3,7 @@
 // Package tc holds the queueing of an interface as a value: a Tree of qdiscs, classes and
 // filters. The same value is written to the kernel, read back from it and compared.
 //
-// Each kind has one layout method (layout.go), which says once where every field stands in
+// Each kind has one layout method (kinds.go), which says once where every field stands in
 // the kernel's messages. Writing, reading and comparing all run it. A new knob is a
 // new field of a kind and one line in its layout.
 package tc
@@ -29,10 +29,10 @@ func (h Handle) String() string {
 	switch {
 	case h == Root:
 		return "root"
-	case h&math.MaxUint16 == 0:
+	case h == h.Qdisc():
 		return fmt.Sprintf("%x:", uint32(h>>16))
 	}
-	return fmt.Sprintf("%x:%x", uint32(h>>16), uint32(h&math.MaxUint16))
+	return fmt.Sprintf("%x:%x", uint32(h>>16), uint16(h))
 }
 
 // Type is what an object is: the netlink message that makes it.
@@ -47,7 +47,6 @@ const (
 
 // Object is a qdisc, a class or a filter.
 type Object struct {
-	Type Type
 	// Parent is the class that a qdisc hangs below, the class or qdisc that a class is
 	// part of, the qdisc that asks a filter.
 	Parent Handle
@@ -56,23 +55,15 @@ type Object struct {
 	Options Options
 }
 
-// Tree is the queueing of one interface, parents before what hangs below them.
+// Tree is the queueing of one interface.
 type Tree []Object
 
-// Options are what an object of some kind is set to. All kinds but Other are in layout.go.
+// Options are what an object of some kind is set to, and so what kind it is.
 type Options interface {
-	// Kind is the kernel's name of it: "tbf".
-	Kind() string
+	kind() (Type, string)
 	// layout runs the coder over all fields and returns the options with what it read.
 	layout(c *coder) Options
 }
-
-// Other is a kind that no plan has: what the kernel holds in place of something else.
-type Other string
-
-// Kind is the name that the kernel reports.
-func (o Other) Kind() string          { return string(o) }
-func (o Other) layout(*coder) Options { return o }
 
 // Bucket is a token bucket.
 type Bucket struct {
@@ -91,8 +82,4 @@ func (b Bucket) Ticks() uint32 {
 	const fuzz = 1e-6 // of a tick: what arithmetic adds to a depth that was read
 	t := math.Ceil(b.Bytes*1e9/float64(b.Rate)/TickNanoseconds - fuzz)
 	return uint32(max(0, min(t, math.MaxUint32)))
-}
-
-func bucketOf(rate uint64, ticks uint32) Bucket {
-	return Bucket{Rate: rate, Bytes: float64(ticks) * TickNanoseconds * float64(rate) / 1e9}
 }
