@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"golang.org/x/net/bpf"
 
@@ -146,6 +147,7 @@ func (q *queues) addFlowQueues(parent, handle tc.Handle) {
 	all := tc.Bucket{Rate: flowRate, Bytes: flowBurst}
 	var class, queue tc.Options = tc.HTBClass{Rate: all, Ceil: all, Quantum: uint32(q.shape.QuantumBytes)}, q.queue()
 	q.add(parent, handle, tc.HTB{Default: 1})
+	q.tree = slices.Grow(q.tree, 2*q.shape.FlowQueues+1)
 	for i := range q.shape.FlowQueues {
 		h := handle | tc.Handle(i+1)
 		q.add(handle, h, class)

@@ -9,6 +9,7 @@ import (
 	gotc "github.com/florianl/go-tc"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
@@ -65,13 +66,30 @@ func TestAnotherDecoderReadsTheSameTree(t *testing.T) {
 	}
 }
 
-// Why its decoder is not ours (docs/decisions/0005): once this fails, look again.
+// Why the codec of go-tc v0.4.8 is not ours (docs/decisions/0005): once these fail, look again.
 func TestGoTCCannotReadATBFAbove32Bits(t *testing.T) {
 	shape := fabric.Shape{Rate: 400e9, BurstBytes: 10e6, LimitBytes: 65536}
 	inScratch(t, func() error {
 		mustMake(t, queueing(nil, &shape, false))
 		_, err := readWithGoTC(t)
 		assert.ErrorContains(t, err, "unmarshalTbf()\t4")
+		return nil
+	})
+}
+
+func TestGoTCCannotMakeRED(t *testing.T) {
+	if err := ProbeRED.Check(); err != nil {
+		t.Skip(err)
+	}
+	inScratch(t, func() error {
+		c, err := gotc.Open(&gotc.Config{})
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, c.Close()) }()
+		err = c.Qdisc().Add(&gotc.Object{
+			Msg:       gotc.Msg{Ifindex: loIndex, Handle: uint32(rootHandle), Parent: uint32(tc.Root)},
+			Attribute: gotc.Attribute{Kind: "red", Red: &gotc.Red{Parms: &gotc.RedQOpt{Limit: 65536, QthMin: 30280, QthMax: 30280, ScellLog: 10}}},
+		})
+		assert.ErrorIs(t, err, unix.EINVAL)
 		return nil
 	})
 }

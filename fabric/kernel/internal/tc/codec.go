@@ -28,6 +28,14 @@ func raw[T any](v *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
 }
 
+// result is what a layout read; nil, without an allocation, where it did not read.
+func result[T Options](c *coder, q T) Options {
+	if c.out != nil || c.list != nil {
+		return nil
+	}
+	return q
+}
+
 // load fills a kernel structure, where the coder reads. What is missing is left alone.
 func (c *coder) load(typ uint16, p []byte) {
 	switch {

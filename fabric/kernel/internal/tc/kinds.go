@@ -91,7 +91,7 @@ func (q TBF) layout(c *coder) Options {
 	c.store(nl.TCA_TBF_PARMS, p.Serialize())
 	burst := uint32(q.Bucket.Bytes) // the kernel takes it before Buffer, and does not report it
 	c.store(nl.TCA_TBF_BURST, raw(&burst))
-	return q
+	return result(c, q)
 }
 
 func (q HTB) layout(c *coder) Options {
@@ -100,7 +100,7 @@ func (q HTB) layout(c *coder) Options {
 	c.word("default class", "%#x", &p.Defcls, &q.Default)
 	c.word("packets past the classes, unshaped:", "%d", &p.DirectPkts, &q.Direct)
 	c.store(nl.TCA_HTB_INIT, p.Serialize())
-	return q
+	return result(c, q)
 }
 
 func (q HTBClass) layout(c *coder) Options {
@@ -111,7 +111,7 @@ func (q HTBClass) layout(c *coder) Options {
 	c.word("quantum", "%d bytes", &p.Quantum, &q.Quantum)
 	c.word("priority", "%d", &p.Prio, &q.Prio)
 	c.store(nl.TCA_HTB_PARMS, p.Serialize())
-	return q
+	return result(c, q)
 }
 
 func (q FIFO) layout(c *coder) Options {
@@ -119,7 +119,7 @@ func (q FIFO) layout(c *coder) Options {
 	c.load(head, raw(&limit))
 	c.word("limit", "%d bytes", &limit, &q.Limit)
 	c.store(head, raw(&limit))
-	return q
+	return result(c, q)
 }
 
 // redQopt is tc_red_qopt, which nl lacks. The flags of today have an attribute of their own.
@@ -146,7 +146,7 @@ func (q RED) layout(c *coder) Options {
 	c.store(stab, redStab)
 	c.store(maxP, raw(&most))
 	c.store(flagBits, raw(&flags))
-	return q
+	return result(c, q)
 }
 
 func (q Netem) layout(c *coder) Options {
@@ -164,7 +164,7 @@ func (q Netem) layout(c *coder) Options {
 	c.word("jitter", "%d", &p.Jitter, &q.Jitter)
 	c.store(head, p.Serialize())
 	c.store(latency64, raw(&delay))
-	return q
+	return result(c, q)
 }
 
 // u32Sel is tc_u32_sel with one key. nl's has a slice of keys, which is not how they lie in
@@ -186,7 +186,7 @@ func (q U32) layout(c *coder) Options {
 	c.byte("keys", &sel.keys, &q.Keys)
 	c.store(nl.TCA_U32_CLASSID, raw(&class))
 	c.store(nl.TCA_U32_SEL, raw(&sel))
-	return q
+	return result(c, q)
 }
 
 // The differentiated services code point in the first word of an IPv4 header. The two
@@ -216,7 +216,7 @@ func (q BPF) layout(c *coder) Options {
 	length := uint16(len(q.Program) / sizeofSockFilter)
 	c.store(nl.TCA_BPF_OPS_LEN, raw(&length))
 	c.text(nl.TCA_BPF_OPS, &q.Program)
-	return q
+	return result(c, q)
 }
 
 // String tells programs apart.
