@@ -77,3 +77,11 @@ func TestAThresholdAboveTheQueueIsRefused(t *testing.T) {
 	_, err := fabric.New(s, scale(400, 1))
 	assert.ErrorContains(t, err, "topology.buffers.ecnThresholdEmulated is 65536, want less than the switch buffer of 65536 bytes")
 }
+
+func TestOneMarkingPortIsEnough(t *testing.T) {
+	t.Parallel()
+	marking := fabric.Port{Shape: fabric.Shape{MarkBytes: 1}}
+	assert.True(t, (&fabric.Plan{Links: []fabric.Link{{}, {A: marking}}}).Marks(), "a lower end")
+	assert.True(t, (&fabric.Plan{Links: []fabric.Link{{B: marking}, {}}}).Marks(), "an upper end")
+	assert.False(t, (&fabric.Plan{Links: []fabric.Link{{}}}).Marks())
+}

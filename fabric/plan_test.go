@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -172,6 +173,22 @@ func TestDiffNamesWhatDiffers(t *testing.T) {
 	for _, line := range d {
 		assert.NotContains(t, line, "tier 2", "rack uplinks are as they were")
 	}
+}
+
+func TestTextNamesTheRolesOfInstancesAlone(t *testing.T) {
+	t.Parallel()
+	s := fabrictest.Paper64()
+	s.Placement = scenarios.Placement{Prefill: []int{0}, Decode: []int{1}}
+	text := mustPlan(t, s, scale(400, 1)).String()
+	for _, want := range []string{
+		"\nnode p0: instance, prefill, addresses [10.0.0.1]\n",
+		"\nnode d0: instance, decode, addresses [10.0.0.2]\n",
+		"\nnode i0: instance, addresses [10.0.1.1]\n",
+		"\nnode tor0-0: tor, hash seed ",
+	} {
+		assert.True(t, strings.Contains(text, want), want)
+	}
+	assert.False(t, strings.Contains(text, "none"))
 }
 
 func TestRatesAreDividedByBothScales(t *testing.T) {

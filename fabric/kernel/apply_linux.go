@@ -126,8 +126,9 @@ func (f *Fabric) linksOf(b *rtnl.Batch, n *fabric.Node) {
 
 func (f *Fabric) portsOf(b *rtnl.Batch, n *fabric.Node) {
 	for _, port := range f.plan.Ports[n.ID] {
-		addShaping(b, f.plan, port, f.delayed(port))
-		addAddr(b, ifindexOf(f.plan, port), port.Addr)
+		index := ifindexOf(f.plan, port)
+		queueing(f.plan, &port.Shape, f.delayed(port)).Add(b, index, port.Name)
+		addAddr(b, index, port.Addr)
 		setUp(b, f.plan, port)
 	}
 	for _, a := range n.Addrs {

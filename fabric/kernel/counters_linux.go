@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/vishvananda/netlink/nl"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/tc"
 )
 
 // Counters reads the egress counters of every port, in plan order: node by
@@ -90,7 +91,7 @@ func (p *PortCounters) take(q qdisc) {
 		marks := p.Marks
 		p.QueueCounters = q.counters
 		p.Marks = marks
-	case q.kind != "bfifo" && q.kind != "red" && q.kind != "htb":
+	case !q.holds:
 	case q.parent == rootHandle|minorKV:
 		p.KV = q.counters
 	case q.parent == rootHandle|minorBack:
@@ -100,45 +101,30 @@ func (p *PortCounters) take(q qdisc) {
 	}
 }
 
-// qdisc is one queueing discipline as the kernel reports it.
+// qdisc is the counters of one queueing discipline.
 type qdisc struct {
-	index, handle, parent uint32
-	kind                  string
-	options               []byte
-	counters              QueueCounters
+	index          uint32
+	handle, parent tc.Handle
+	holds          bool // packets of a class: it is of a kind that a plan has there
+	counters       QueueCounters
 }
 
 func dumpQdiscs(c *rtnl.Conn) (qdiscs []qdisc, err error) {
-	var b rtnl.Batch
-	b.Begin(unix.RTM_GETQDISC, 0, "list", "qdiscs")
-	tcmsg(&b, 0, 0, 0, 0)
-	err = c.Dump(&b, func() { qdiscs = nil }, func(m rtnl.Message) {
-		qdiscs = append(qdiscs, parseQdisc(m.Payload))
+	err = tc.Dump(c, tc.Qdisc, nl.TcMsg{}, func() { qdiscs = qdiscs[:0] }, func(m tc.Message) {
+		q := qdisc{index: uint32(m.Ifindex), handle: tc.Handle(m.Handle), parent: tc.Handle(m.Parent), counters: parseStats(m.Stats)}
+		switch string(m.Kind) {
+		case "red":
+			q.holds, q.counters.Marks = true, uint64(rtnl.U32(rtnl.Find(m.Stats, nl.TCA_STATS_APP), redXstatsMarked))
+		case "bfifo", "htb":
+			q.holds = true
+		}
+		qdiscs = append(qdiscs, q)
 	})
 	return qdiscs, err
 }
 
-const sizeofTcmsg = 20
-
-func parseQdisc(p []byte) qdisc {
-	q := qdisc{index: rtnl.U32(p, 4), handle: rtnl.U32(p, 8), parent: rtnl.U32(p, 12)}
-	var stats []byte
-	rtnl.Attrs(rtnl.Skip(p, sizeofTcmsg), func(typ uint16, v []byte) {
-		switch typ {
-		case unix.TCA_KIND:
-			q.kind = rtnl.String(v)
-		case unix.TCA_OPTIONS:
-			q.options = append([]byte(nil), v...)
-		case unix.TCA_STATS2:
-			q.counters = parseStats(v)
-			stats = v
-		}
-	})
-	if q.kind == "red" {
-		q.counters.Marks = uint64(rtnl.U32(rtnl.Find(stats, tcaStatsApp), redXstatsMarked))
-	}
-	return q
-}
+// redXstatsMarked is where tc_red_xstats counts marks, after early, pdrop and other.
+const redXstatsMarked = 12
 
 // parseStats reads gnet_stats: the packet count has 64 bits only where it
 // would wrap or the kernel always sends it; gnet_stats_queue is qlen, backlog,
@@ -147,14 +133,14 @@ func parseStats(p []byte) (c QueueCounters) {
 	wide := false
 	rtnl.Attrs(p, func(typ uint16, v []byte) {
 		switch typ {
-		case tcaStatsBasic:
+		case nl.TCA_STATS_BASIC:
 			c.Bytes = rtnl.U64(v, 0)
 			if !wide {
 				c.Packets = uint64(rtnl.U32(v, 8))
 			}
-		case tcaStatsPkt64:
+		case nl.TCA_STATS_PKT64:
 			c.Packets, wide = rtnl.U64(v, 0), true
-		case tcaStatsQueue:
+		case nl.TCA_STATS_QUEUE:
 			c.BacklogPackets, c.BacklogBytes = uint64(rtnl.U32(v, 0)), uint64(rtnl.U32(v, 4))
 			c.Drops = uint64(rtnl.U32(v, 8))
 		}

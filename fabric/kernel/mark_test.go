@@ -168,25 +168,26 @@ func TestVerifyKnowsMarks(t *testing.T) {
 	classes := smallTree()
 	classes.Background = fabrictest.Paper64Background().Background
 	for name, tc := range map[string]struct {
-		scenario *scenarios.Scenario
-		prefix   string
-	}{"tbf": {smallTree(), "tor0-0 port d0: tbf "}, "htb": {classes, "tor0-0 port d0: htb class 1:10 "}} {
+		scenario     *scenarios.Scenario
+		class, plain string
+	}{"tbf": {smallTree(), "1:1", "none"}, "htb": {classes, "1:10", "bfifo"}} {
 		s := tc.scenario
 		s.Transfer.CongestionControl = scenarios.CongestionDCTCP
 		plan := mustPlan(t, s, 400)
 		lab := lab(t, "marks-"+name)
 		f := mustUp(t, lab, plan)
 		require.NoError(t, f.Verify(t.Context()))
+		differs := func(want string, args ...any) {
+			t.Helper()
+			err := mustOpen(t, lab, mustPlan(t, s, 400)).Verify(t.Context())
+			assert.ErrorContains(t, err, fmt.Sprintf("tor0-0 port d0: "+want, args...))
+		}
 		s.Topology.Buffers.ECNThresholdEmulated = 40_000
-		assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, 400)).Verify(t.Context()), tc.prefix+"marks from 30280 to 30280 bytes, want from 40000")
+		differs("red of class %s marks from 30280 bytes, want 40000", tc.class)
 		s.Topology.Buffers = scenarios.Buffers{SwitchEmulated: 65_000}
-		assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, 400)).Verify(t.Context()), tc.prefix+"limit 156250 bytes, want 65000")
+		differs("red of class %s limit 156250 bytes, want 65000", tc.class)
 		s.Topology.Buffers = scenarios.Buffers{}
 		s.Transfer.CongestionControl = "cubic"
-		if name == "htb" {
-			assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, 400)).Verify(t.Context()), tc.prefix+"has no bfifo")
-		} else {
-			assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, 400)).Verify(t.Context()), tc.prefix+"marks, want a plain queue")
-		}
+		differs("qdisc of class %s red, want %s", tc.class, tc.plain)
 	}
 }

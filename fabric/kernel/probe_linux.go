@@ -17,13 +17,13 @@ var probes = []*Probe{
 	{Name: "root", Need: "CAP_SYS_ADMIN and CAP_NET_ADMIN", Required: true, Try: inScratch(nothing)},
 	{Name: "netns", Need: "CONFIG_NET_NS", Required: true, Try: inScratch(nothing)},
 	{Name: "veth", Need: "CONFIG_VETH", Required: true, Try: inScratch(tryVeth)},
-	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryTBF(probeShape))},
+	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryShape(probeShape, false, 0))},
 	{
-		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryHTB),
+		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 1)),
 		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
 	},
 	{
-		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryU32),
+		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 0)),
 		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
 	},
 	{Name: "hash-policy-3", Need: "CONFIG_IP_ROUTE_MULTIPATH and Linux 5.13", Required: true, Try: inScratch(tryHashPolicy)},
@@ -36,15 +36,15 @@ var probes = []*Probe{
 		Without: "the 5 ms retransmission floor comes from route metrics alone",
 	},
 	{
-		Name: "netem", Need: "CONFIG_NET_SCH_NETEM", Try: inScratch(tryNetem),
+		Name: "netem", Need: "CONFIG_NET_SCH_NETEM", Try: inScratch(tryShape(delayedShape, true, 0)),
 		Without: "links have no latency of their own, and every run says so",
 	},
 	{
-		Name: "red", Need: "CONFIG_NET_SCH_RED", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryTBF(markingShape)),
+		Name: "red", Need: "CONFIG_NET_SCH_RED", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryShape(markingShape, false, 0)),
 		Without: "transfer.congestionControl: dctcp is refused, since queues could not mark: take cubic",
 	},
 	{
-		Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF", NeededBy: (*fabric.Plan).Fair, Try: inScratch(tryTBF(fairShape)),
+		Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF", NeededBy: (*fabric.Plan).Fair, Try: inScratch(tryShape(fairShape, false, 0)),
 		Without: "topology.buffers.queueing: fair is refused: take fifo",
 	},
 	{
@@ -53,8 +53,11 @@ var probes = []*Probe{
 	},
 }
 
-// The shapes are any that a port could have: plain, with marks, with queues for flows.
+// The shapes are any that a port could have: plain, with marks, with queues for flows, with
+// classes, behind a delay.
 var (
+	delayedShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, Delay: fabric.MinLatency}
+	classesShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, Classes: true, KVRate: 6e7, BackgroundRate: 3e7, OtherRate: 1e7}
 	probeShape   = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536}
 	markingShape = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, MarkBytes: 32768}
 	fairShape    = fabric.Shape{Rate: 1e8, BurstBytes: 12500, LimitBytes: 65536, FlowQueues: 2, QuantumBytes: fabric.FrameBytes}
@@ -74,22 +77,21 @@ func inScratch(try func() error) func() error {
 	}
 }
 
-// send asks the kernel of the calling thread's namespace for batches, one after the other.
-func send(batches ...func(b *rtnl.Batch)) error {
-	c, err := rtnl.Open()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }()
-	var b rtnl.Batch
-	for _, add := range batches {
-		b.Reset()
-		add(&b)
-		if err := c.Exec(&b); err != nil {
+// tryShape gives lo the queueing of a port of that shape, its first objects alone where
+// objects is not 0.
+func tryShape(s fabric.Shape, delayed bool, objects int) func() error {
+	return func() error {
+		c, err := rtnl.Open()
+		if err != nil {
 			return err
 		}
+		defer func() { _ = c.Close() }()
+		tree := queueing(&fabric.Plan{}, &s, delayed)
+		if objects > 0 {
+			tree = tree[:objects]
+		}
+		return tryTree(c, tree)
 	}
-	return nil
 }
 
 func nothing() error { return nil }
@@ -101,29 +103,6 @@ func tryVeth() error {
 		return fmt.Errorf("create veth: %w", err)
 	}
 	return nil
-}
-
-func tryTBF(s fabric.Shape) func() error {
-	return func() error {
-		return send(func(b *rtnl.Batch) { addTBF(b, loIndex, handleRoot, &s, "lo") })
-	}
-}
-
-func tryHTB() error {
-	return send(func(b *rtnl.Batch) { addHTBQdisc(b, loIndex, rootHandle, handleRoot, minorOther, "lo") })
-}
-
-func tryU32() error {
-	return send(func(b *rtnl.Batch) {
-		addHTBQdisc(b, loIndex, rootHandle, handleRoot, minorOther, "lo")
-		addClass(b, loIndex, rootHandle, classLink, &probeShape, 1e8, 0, "lo")
-		addDSCPFilter(b, loIndex, classLink, 10, "lo")
-	})
-}
-
-func tryNetem() error {
-	return send(func(b *rtnl.Batch) { addDelay(b, loIndex, fabric.MinLatency, "lo") },
-		func(b *rtnl.Batch) { addTBF(b, loIndex, delayClass, &probeShape, "lo") })
 }
 
 func tryHashPolicy() error {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/fabrictest"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/tc"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -145,11 +146,11 @@ func TestRatesAbove32BitsKeepTheirValue(t *testing.T) {
 	for _, r := range []fabric.BitsPerSecond{8, 25e6, 34e9, 35e9, 100e9, 3600e9} {
 		rate := byteRate(r)
 		assert.EqualValues(t, r/8, rate)
-		depth := ticks(fabric.BurstBytes(r, 4), rate)
-		bytes := float64(depth) * tickNanoseconds * float64(rate) / 1e9
+		depth := tc.Bucket{Rate: rate, Bytes: float64(fabric.BurstBytes(r, 4))}.Ticks()
+		bytes := float64(depth) * tc.TickNanoseconds * float64(rate) / 1e9
 		// One tick is what the kernel can tell apart; a byte a second's burst is capped by its field.
 		if r > 1000 {
-			assert.InDelta(t, fabric.BurstBytes(r, 4), bytes, tickNanoseconds*float64(rate)/1e9+1)
+			assert.InDelta(t, fabric.BurstBytes(r, 4), bytes, tc.TickNanoseconds*float64(rate)/1e9+1)
 		}
 	}
 }

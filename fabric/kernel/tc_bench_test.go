@@ -7,16 +7,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/tc"
 )
 
 var benchShape = fabric.Shape{Rate: 62_500_000, BurstBytes: 12_112, LimitBytes: 65_536}
 
 // mustScratch runs fn in a namespace that ends with it.
-func mustScratch(b *testing.B, fn func() error) {
+func mustScratch(b testing.TB, fn func() error) {
 	b.Helper()
 	if err := Lacks("netns"); err != nil {
 		b.Skip(err)
@@ -39,9 +41,9 @@ func BenchmarkTBFBatched(b *testing.B) {
 		for b.Loop() {
 			batch.Reset()
 			for range pairs {
-				addTBF(&batch, loIndex, handleRoot, &benchShape, "lo")
+				queueing(nil, &benchShape, false).Add(&batch, loIndex, "lo")
 				batch.Begin(unix.RTM_DELQDISC, 0, "remove tbf from", "lo")
-				tcmsg(&batch, loIndex, 0, handleRoot, 0)
+				batch.U8((&nl.TcMsg{Ifindex: loIndex, Parent: uint32(tc.Root)}).Serialize()...)
 			}
 			if err := c.Exec(&batch); err != nil {
 				return err
@@ -59,10 +61,10 @@ func BenchmarkTBFLibrary(b *testing.B) {
 			return err
 		}
 		defer h.Close()
-		rate := byteRate(benchShape.Rate)
+		bucket := tc.Bucket{Rate: byteRate(benchShape.Rate), Bytes: float64(benchShape.BurstBytes)}
 		tbf := &netlink.Tbf{
-			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: loIndex, Handle: rootHandle, Parent: netlink.HANDLE_ROOT},
-			Rate:       rate, Limit: uint32(benchShape.LimitBytes), Buffer: ticks(benchShape.BurstBytes, rate),
+			QdiscAttrs: netlink.QdiscAttrs{LinkIndex: loIndex, Handle: uint32(rootHandle), Parent: netlink.HANDLE_ROOT},
+			Rate:       bucket.Rate, Limit: uint32(benchShape.LimitBytes), Buffer: bucket.Ticks(),
 		}
 		for b.Loop() {
 			if err := h.QdiscAdd(tbf); err != nil {

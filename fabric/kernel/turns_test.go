@@ -100,12 +100,12 @@ func mustCome(t *testing.T, incumbent, newcomer connection, rate fabric.BitsPerS
 func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 	ktest.Need(t, "flow-queues")
 	for name, tc := range map[string]struct {
-		background            bool
-		queues                int
-		prefix, handle, other string
+		background           bool
+		queues               int
+		class, handle, plain string
 	}{
-		"tbf": {false, 256, "tor0-0 port up0: tbf ", "50:", "serves flows in turn, want a plain queue"},
-		"htb": {true, 64, "tor0-0 port up0: htb class 1:10 ", "10:", "has no bfifo"},
+		"tbf": {false, 256, "1:1", "50:", "none"},
+		"htb": {true, 64, "1:10", "10:", "bfifo"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, scale := fairTree(50_000_000, scenarios.QueueingFair, tc.background)
@@ -114,18 +114,18 @@ func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 			require.NoError(t, f.Verify(t.Context()))
 			differs := func(want string, args ...any) {
 				t.Helper()
-				want = tc.prefix + fmt.Sprintf(want, args...)
+				want = "tor0-0 port up0: " + fmt.Sprintf(want, args...)
 				err := mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context())
 				var found *kernel.DiffersError
 				require.ErrorAs(t, err, &found)
 				assert.Contains(t, strings.Split(found.First(len(found.Differences)), "; "), want)
 			}
 			s.Topology.Buffers.SwitchEmulated = 1_000_000
-			differs("has %d of %[1]d queues of flows with another limit than 125000 bytes", tc.queues)
+			differs("bfifo of class %s1 and %d more limit 156250 bytes, want 125000", tc.handle, tc.queues-1)
 			s.Topology.Buffers.SegmentsPerBurst = 2
-			differs("serves %d of %[1]d queues of flows other than in turn, 3028 bytes at a time", tc.queues)
+			differs("htb class %s1 and %d more quantum 6056 bytes, want 3028", tc.handle, tc.queues-1)
 			s.Topology.Buffers = scenarios.Buffers{Queueing: scenarios.QueueingFIFO}
-			differs(tc.other)
+			differs("qdisc of class %s htb, want %s", tc.class, tc.plain)
 			s, _ = fairTree(50_000_000, scenarios.QueueingFair, tc.background)
 			change := func(args ...string) {
 				t.Helper()
@@ -136,18 +136,18 @@ func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 				change(append([]string{"class", "change", "dev", "up0", "parent", tc.handle, "classid", tc.handle + minor, "htb"}, args...)...)
 			}
 			change("qdisc", "replace", "dev", "up0", "parent", tc.handle+"9", "bfifo", "limit", "9000")
-			differs("has 1 of %d queues of flows with another limit than 156250 bytes", tc.queues)
+			differs("bfifo of class %s9 limit 9000 bytes, want 156250", tc.handle)
 			class("7", "rate", "1mbit", "ceil", "1mbit", "quantum", "6056")
-			differs("serves 1 of %d queues of flows other than in turn, 6056 bytes at a time", tc.queues)
+			differs("htb class %s7 rate 1000000 bit/s, want 274877906944", tc.handle)
+			differs("htb class %s7 ceil 1000000 bit/s, want 274877906944", tc.handle)
 			class("8", "rate", "274877906944bit", "prio", "7", "quantum", "6056")
-			differs("serves 2 of %d queues of flows other than in turn, 6056 bytes at a time", tc.queues)
+			differs("htb class %s8 priority 7, want 0", tc.handle)
 			change("class", "del", "dev", "up0", "classid", tc.handle+"7")
-			differs("has %d queues of flows, want %d", tc.queues-1, tc.queues)
-			const ahead = "does not lead flows to their queues, and by nothing else"
+			differs("htb class %s7 is missing", tc.handle)
 			change("filter", "add", "dev", "up0", "parent", tc.handle, "protocol", "ip", "pref", "1", "bpf", "bytecode", "1,6 0 0 5242887")
-			differs(ahead)
+			differs(`bpf filter of 1 instructions \(checksum .*\) is not planned`)
 			change("filter", "del", "dev", "up0", "parent", tc.handle)
-			differs(ahead)
+			differs(`bpf filter of 15 instructions \(checksum .*\) is missing`)
 		})
 	}
 	t.Run("there are none", func(t *testing.T) {
@@ -155,6 +155,6 @@ func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 		lab := lab(t, "fair-none")
 		mustUp(t, lab, mustPlan(t, s, scale))
 		s.Topology.Buffers.Queueing = scenarios.QueueingFair
-		assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context()), "tor0-0 port up0: tbf has no queues of flows")
+		assert.ErrorContains(t, mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context()), "tor0-0 port up0: qdisc of class 1:1 none, want htb")
 	})
 }

@@ -46,8 +46,8 @@ func TestVerifyNamesWhatWasSabotaged(t *testing.T) {
 		{"a hash policy", smallTree(), "tor0-1", []string{"sysctl", "-qw", "net.ipv4.fib_multipath_hash_policy=1"}, `tor0-1 sysctl net.ipv4.fib_multipath_hash_policy: is "1", want 3`},
 		{"forwarding", smallTree(), "agg0-0", []string{"sysctl", "-qw", "net.ipv4.ip_forward=0"}, `agg0-0 sysctl net.ipv4.ip_forward: is "0", want 1`},
 		{"a class's rate", classes, "tor0-0", []string{"tc", "class", "change", "dev", "up0", "parent", "1:1", "classid", "1:20", "htb", "rate", "1mbit", "ceil", "125mbit", "burst", "12112", "cburst", "12112", "quantum", "3028", "prio", "1"}, "tor0-0 port up0: htb class 1:20 rate 1000000 bit/s, want 30000000"},
-		{"a filter", classes, "tor0-0", []string{"tc", "filter", "del", "dev", "up0"}, "tor0-0 port up0: htb no filter sends dscp 10 to class 1:10"},
-		{"a class's queue", classes, "core0-0", []string{"tc", "qdisc", "change", "dev", "d0", "parent", "1:10", "handle", "10:", "bfifo", "limit", "1000"}, "core0-0 port d0: htb class 1:10 limit 1000 bytes, want 65536"},
+		{"a filter", classes, "tor0-0", []string{"tc", "filter", "del", "dev", "up0"}, "tor0-0 port up0: u32 filter of dscp 10 to class 1:10 is missing"},
+		{"a class's queue", classes, "core0-0", []string{"tc", "qdisc", "change", "dev", "d0", "parent", "1:10", "handle", "10:", "bfifo", "limit", "1000"}, "core0-0 port d0: bfifo of class 1:10 limit 1000 bytes, want 65536"},
 		{"a rule", rail, "p0", []string{"ip", "rule", "del", "priority", "1000", "from", "10.0.0.3"}, "p0 rule from 10.0.0.3 table 102: is missing"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

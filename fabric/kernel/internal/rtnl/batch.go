@@ -35,6 +35,15 @@ func (b *Batch) Reset() { b.buf, b.ops, b.nests = b.buf[:0], b.ops[:0], b.nests[
 // Len is the number of requests.
 func (b *Batch) Len() int { return len(b.ops) }
 
+// Requests calls fn for each request with its type, as the kernel will see it.
+func (b *Batch) Requests(fn func(typ uint16, m Message)) {
+	b.finish()
+	for i, o := range b.ops {
+		m := b.buf[o.start:b.endOf(i)]
+		fn(binary.NativeEndian.Uint16(m[4:]), Message{Payload: m[unix.NLMSG_HDRLEN:]})
+	}
+}
+
 // Begin starts a request of a message type with flags beside NLM_F_REQUEST.
 // what and object name it in errors: "add route to", "10.0.0.0/16".
 func (b *Batch) Begin(typ, flags uint16, what, object string) {
