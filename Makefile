@@ -64,7 +64,9 @@ lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, shellcheck
 	@unformatted=$$($(GOFMT) -l .); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -C tools ./...
 	GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run ./...  # its cache mixes up clones
+	cd tools && GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' ../$(GOLANGCI) run ./...
 	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 $(GOLANGCI):
@@ -79,15 +81,16 @@ fmt: ## Format the Go code
 .PHONY: generate
 generate: ## Regenerate checked-in files; fails when that changes one
 	$(GO) generate ./...
+	cd tools && $(GO) mod tidy  # it requires what the module above requires
 	@git diff --exit-code --stat || { echo "generated files were out of date: commit the difference"; exit 1; }
 
 .PHONY: paper
 paper: ## Run the paper's tables in the flow world and write docs/paper.md
-	$(GO) run ./internal/paper/write -run -version '$(VERSION)'
+	$(GO) run -C tools ./paper/write -run -version '$(VERSION)'
 
 .PHONY: paper-calibrate
 paper-calibrate: ## Find the parameters that the paper leaves open (minutes)
-	$(GO) run ./internal/paper/calibrate -write scenarios/paper/paper-table2.yaml
+	$(GO) run -C tools ./paper/calibrate -write ../scenarios/paper/paper-table2.yaml
 
 PAPER_SEEDS ?= 1,2,3
 .PHONY: paper-packet
@@ -95,7 +98,7 @@ paper-packet: build ## Run Table II's 100 % rows in a lab (root, ten minutes a s
 	rm -rf bin/paper-packet
 	$(SUDO) bin/netkvlab up paper-table2 --worlds packet --seeds $(PAPER_SEEDS) --set workload.synthetic.requests=200 \
 		--set scale.rate=auto --out bin/paper-packet
-	$(GO) run ./internal/paper/write -packet 'paper-table2/100%' bin/paper-packet
+	$(GO) run -C tools ./paper/write -packet 'paper-table2/100%' ../bin/paper-packet
 
 .PHONY: vm-test
 vm-test: build ## Run netkvlab on Debian's stock kernel in a virtual machine

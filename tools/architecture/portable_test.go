@@ -1,4 +1,4 @@
-package arrows
+package architecture
 
 import (
 	"os"
@@ -14,7 +14,8 @@ func TestTheCommandCompilesForMacOS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("compiles the whole program for another system")
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "vet", "github.com/netkvlab/netkvlab/cmd/netkvlab")
+	cmd := exec.CommandContext(t.Context(), "go", "vet", "./cmd/netkvlab")
+	cmd.Dir = top
 	cmd.Env = append(os.Environ(), "GOOS=darwin", "GOARCH=arm64", "CGO_ENABLED=0")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, string(out))
