@@ -8,6 +8,7 @@ require (
 	github.com/netkvlab/netkvlab v0.0.0-00010101000000-000000000000
 	github.com/stretchr/testify v1.12.1
 	golang.org/x/sync v0.25.0
+	mvdan.cc/sh/v3 v3.14.1
 )
 
 require (
