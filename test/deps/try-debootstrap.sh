@@ -1,18 +1,25 @@
 #!/usr/bin/env bash
-# Runs README's first command where nothing is installed: a minimal Debian made by
+# Runs README's two commands where nothing is installed: a minimal Debian made by
 # debootstrap, entered by chroot. It checks that scripts/deps.sh tells a user without
-# root what to do, that `make demo`, by a user with sudo, installs what is missing,
-# builds, and runs the quickstart on a lab that really stands in there, that nothing of
-# the lab is left, and that a second scripts/deps.sh changes nothing and takes under a
-# second. Needs root, debootstrap and a Debian mirror; takes some minutes. Not in CI.
+# root what to do; that `make demo`, by a user with sudo, installs what is missing,
+# builds, and runs the quickstart on a lab that really stands in there; that nothing of
+# the lab is left; that a second scripts/deps.sh changes nothing and takes under a
+# second; and that `make test` passes with what is there then. Needs root, debootstrap
+# and a Debian mirror; takes half an hour. Not in CI.
 #
-#   test/deps/try-debootstrap.sh [suite]     default bookworm
+#   test/deps/try-debootstrap.sh [--short] [suite]     default bookworm
 #
-# MIRROR (default http://deb.debian.org/debian) and KEEP=1 (leave the folder) are read
-# from the environment, and proxies are passed on.
+# With --short, tests that say so are skipped (go test -short), most of them end-to-end
+# tests of more than half a minute. MIRROR (default http://deb.debian.org/debian) and
+# KEEP=1 (leave the folder) are read from the environment, and proxies are passed on.
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+short=
+if [ "${1:-}" = --short ]; then
+  short=-short
+  shift
+fi
 suite=${1:-bookworm}
 mirror=${MIRROR:-http://deb.debian.org/debian}
 start=$SECONDS
@@ -27,7 +34,7 @@ fail() {
 command -v debootstrap >/dev/null || fail "install debootstrap first"
 # In namespaces of its own for mounts and processes, whatever is mounted or started in
 # the new root ends with this script, even if it is killed.
-[ "${1:-}" = --inside ] || exec unshare --mount --propagation private --pid --fork --kill-child "$0" --inside "$suite"
+[ "${1:-}" = --inside ] || exec unshare --mount --propagation private --pid --fork --kill-child "$0" ${short:+--short} --inside "$suite"
 suite=$2
 
 work=$(mktemp -d /tmp/netkvlab-deps.XXXXXX)
@@ -108,4 +115,10 @@ packages | diff "$work/before" - || fail "the second run changed packages"
 say "second run: nothing changed, $took ms"
 as_dev bash /src/scripts/deps.sh --check || fail "--check after installing"
 say "$(as_dev /src/bin/netkvlab version | head -n 1)"
+
+say "make test, by the same user${short:+ (shortened: TESTFLAGS=-short)}"
+as_dev make -C /src test TESTFLAGS="$short" || fail "make test"
+packages | diff "$work/before" - || fail "make test changed packages"
+left=$(find "$target/run/netns" "$target/run/netkvlab" -mindepth 1 ! -name calibration.json 2>/dev/null || true)
+[ -z "$left" ] || fail "the tests left: $left"
 say "passed"

@@ -116,16 +116,16 @@ func (f *finder) add(where string, words []string) {
 	if !slices.Contains(builtins, name) && f.functions[name] == nil && name != "" && !slices.Contains(f.uses[name], where) {
 		f.uses[name] = append(f.uses[name], where)
 	}
-	switch {
-	case name == "sh" || name == "bash":
+	switch name {
+	case "sh", "bash":
 		if i := slices.IndexFunc(rest, func(w string) bool { return strings.HasPrefix(w, "-") && strings.HasSuffix(w, "c") }); i >= 0 && i+1 < len(rest) {
 			f.addText(where, rest[i+1])
 		}
-	case name == "trap" || name == "eval":
+	case "trap", "eval":
 		if len(rest) > 0 {
 			f.addText(where, rest[0])
 		}
-	case name == "ip":
+	case "ip":
 		if i := slices.Index(rest, "exec"); i >= 0 && i+2 < len(rest) {
 			f.add(where, rest[i+2:])
 		}
