@@ -11,7 +11,12 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOLANGCI_VERSION := v2.12.2
-GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+# Built from source in minutes, so kept where every clone finds it.
+GOLANGCI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/netkvlab/golangci-lint-$(GOLANGCI_VERSION)
+# With the same flags everywhere, program, linter and all tests but those under the race
+# detector share one set of compiled packages.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 SCRIPTS := $(shell git ls-files '*.sh' 2>/dev/null) .ci/run test/vm/init
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -27,7 +32,7 @@ deps: ## Install what is missing on Debian or Ubuntu (Go, iproute2, gcc)
 
 .PHONY: build
 build: ## Build bin/netkvlab, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
 
 .PHONY: demo
 demo: ## Install what is missing, build, and run the quickstart
@@ -66,13 +71,14 @@ lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, shellcheck
 	$(GO) vet ./...
 	$(GO) vet -C tools ./...
 	GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run ./...  # its cache mixes up clones
-	cd tools && GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' ../$(GOLANGCI) run ./...
+	cd tools && GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run ./...
 	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 $(GOLANGCI):
-	mkdir -p bin
-	GOBIN='$(CURDIR)/bin' GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-	mv bin/golangci-lint $@
+	mkdir -p $(@D)
+	work=$$(mktemp -d $(@D)/build.XXXXXX); trap 'rm -rf "$$work"' EXIT; \
+	  GOBIN="$$work" GOFLAGS=-trimpath $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION); \
+	  mv "$$work/golangci-lint" $@
 
 .PHONY: fmt
 fmt: ## Format the Go code

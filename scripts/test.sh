@@ -33,7 +33,10 @@ PATH="$(dirname "$(command -v "$go")"):$PATH"
 
 work=$(mktemp -d)
 trap 'scripts/docker.sh stop "$work/docker"; rm -rf "$work"' EXIT
-CGO_ENABLED=0 "$go" build -C tools -o "$work/testreport" ./testreport
+# What has no race detector is compiled with the flags of `make build`, so only once.
+GOFLAGS="$("$go" env GOFLAGS) -trimpath"
+export GOFLAGS CGO_ENABLED=0
+"$go" build -C tools -o "$work/testreport" ./testreport
 
 run_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -83,8 +86,8 @@ alone() {
 failed=no
 for name in "$@"; do
   case $name in
-    unit) lane unit -race ;;
-    kernel) alone kernel -race -p 1 "${run_root[@]}" ;;
+    unit) CGO_ENABLED=1 lane unit -race ;;
+    kernel) CGO_ENABLED=1 alone kernel -race -p 1 "${run_root[@]}" ;;
     timing) alone timing -p 1 "${run_root[@]}" ;;
     e2e)
       engine=$(scripts/docker.sh start "$work/docker")
