@@ -27,7 +27,7 @@ help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## Install what is missing on Debian or Ubuntu (Go, iproute2, gcc)
+deps: ## Install what is missing on Debian or Ubuntu (scripts/commands.txt)
 	scripts/deps.sh
 
 .PHONY: build

@@ -9,8 +9,8 @@
 #
 #   test/deps/try-debootstrap.sh [--short] [suite]     default bookworm
 #
-# With --short, tests that say so are skipped (go test -short), most of them end-to-end
-# tests of more than half a minute. MIRROR (default http://deb.debian.org/debian) and
+# With --short, the tests of minutes are skipped or repeat themselves less often (go test
+# -short): those of rates over many seconds, of 1024 GPUs and of the calibration. MIRROR (default http://deb.debian.org/debian) and
 # KEEP=1 (leave the folder) are read from the environment, and proxies are passed on.
 set -euo pipefail
 

@@ -164,6 +164,22 @@ docker ps -aq --no-trunc --filter label=io.netkvlab.lab --format '{{.ID}} {{.Lab
 true`, testLabs, startedEnv, os.Getpid()))
 }
 
+// long skips a test of minutes where somebody asked for a short run.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: -short was asked for")
+	}
+}
+
+// rounds is how often a test repeats itself: fewer times in a short run.
+func rounds() int {
+	if testing.Short() {
+		return 4
+	}
+	return 20
+}
+
 // ours picks the labs that these tests make; others on this host are not ours to remove.
 func ours(labs []string) []string {
 	return slices.DeleteFunc(labs, func(name string) bool { return !strings.HasPrefix(name, "e2e-") && !strings.HasPrefix(name, "bad-") })

@@ -179,6 +179,7 @@ func setAside(t *testing.T) {
 }
 
 func TestAutoGoesByTheCalibration(t *testing.T) {
+	long(t)
 	absent(t, calibration.Lab)
 	absent(t, "e2e-auto")
 	setAside(t)
@@ -215,6 +216,7 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 }
 
 func TestAnInterruptedCalibrationLeavesNothing(t *testing.T) {
+	long(t)
 	absent(t, calibration.Lab)
 	setAside(t)
 	for _, after := range []time.Duration{600, 900, 1300, 2500} {
