@@ -4,7 +4,7 @@
 # root what to do; that `make demo`, by a user with sudo, installs what is missing,
 # builds, and runs the quickstart on a lab that really stands in there; that nothing of
 # the lab is left; that a second scripts/deps.sh changes nothing and takes under a
-# second; and that `make test` passes with what is there then. Needs root, debootstrap
+# second of CPU time; and that `make test` passes with what is there then. Needs root, debootstrap
 # and a Debian mirror; takes half an hour. Not in CI.
 #
 #   test/deps/try-debootstrap.sh [--short] [suite]     default bookworm
@@ -107,12 +107,13 @@ if grep -sqx kvagent "$target"/proc/[0-9]*/comm; then fail "the lab left agents 
 
 packages >"$work/before"
 say "deps.sh again"
-t0=$(date +%s%N)
-as_dev bash /src/scripts/deps.sh
-took=$((($(date +%s%N) - t0) / 1000000))
+# Its own CPU time: a machine may have other work.
+TIMEFORMAT='%3U %3S'
+{ time as_dev bash /src/scripts/deps.sh 2>"$work/again.log"; } 2>"$work/times" || { cat "$work/again.log"; fail "the second deps.sh"; }
+took=$(awk '{ printf "%d", 1000 * ($1 + $2) }' "$work/times")
 packages | diff "$work/before" - || fail "the second run changed packages"
-[ "$took" -lt 1000 ] || fail "the second run took $took ms"
-say "second run: nothing changed, $took ms"
+[ "$took" -lt 1000 ] || fail "the second run took $took ms of CPU time"
+say "second run: nothing changed, $took ms of CPU time"
 as_dev bash /src/scripts/deps.sh --check || fail "--check after installing"
 say "$(as_dev /src/bin/netkvlab version | head -n 1)"
 
