@@ -11,7 +11,12 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOLANGCI_VERSION := v2.12.2
-GOLANGCI := bin/golangci-lint-$(GOLANGCI_VERSION)
+# Built from source in minutes, so kept where every clone finds it.
+GOLANGCI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/netkvlab/golangci-lint-$(GOLANGCI_VERSION)
+# With the same flags everywhere, program, linter and all tests but those under the race
+# detector share one set of compiled packages.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 SCRIPTS := $(shell git ls-files '*.sh' 2>/dev/null) .ci/run test/vm/init
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -22,12 +27,12 @@ help: ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: deps
-deps: ## Install what is missing on Debian or Ubuntu (Go, iproute2, gcc)
+deps: ## Install what is missing on Debian or Ubuntu (scripts/commands.txt)
 	scripts/deps.sh
 
 .PHONY: build
 build: ## Build bin/netkvlab, one static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
+	$(GO) build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/netkvlab ./cmd/netkvlab
 
 .PHONY: demo
 demo: ## Install what is missing, build, and run the quickstart
@@ -64,13 +69,16 @@ lint: $(GOLANGCI) ## gofmt, go vet, golangci-lint, shellcheck
 	@unformatted=$$($(GOFMT) -l .); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt-clean (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
-	GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run ./...  # its cache mixes up clones
+	$(GO) vet -C tools ./...
+	GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run --allow-parallel-runners ./...  # its cache mixes up clones
+	cd tools && GOLANGCI_LINT_CACHE='$(CURDIR)/bin/lint-cache' $(GOLANGCI) run --allow-parallel-runners ./...
 	@if command -v shellcheck >/dev/null; then echo shellcheck $(SCRIPTS); shellcheck $(SCRIPTS); else echo "shellcheck is not installed: scripts not checked"; fi
 
 $(GOLANGCI):
-	mkdir -p bin
-	GOBIN='$(CURDIR)/bin' GOFLAGS= $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
-	mv bin/golangci-lint $@
+	mkdir -p $(@D)
+	work=$$(mktemp -d $(@D)/build.XXXXXX); trap 'rm -rf "$$work"' EXIT; \
+	  GOBIN="$$work" GOFLAGS=-trimpath $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION); \
+	  mv "$$work/golangci-lint" $@
 
 .PHONY: fmt
 fmt: ## Format the Go code
@@ -79,15 +87,16 @@ fmt: ## Format the Go code
 .PHONY: generate
 generate: ## Regenerate checked-in files; fails when that changes one
 	$(GO) generate ./...
+	cd tools && $(GO) mod tidy  # it requires what the module above requires
 	@git diff --exit-code --stat || { echo "generated files were out of date: commit the difference"; exit 1; }
 
 .PHONY: paper
 paper: ## Run the paper's tables in the flow world and write docs/paper.md
-	$(GO) run ./internal/paper/write -run -version '$(VERSION)'
+	$(GO) run -C tools ./paper/write -run -version '$(VERSION)'
 
 .PHONY: paper-calibrate
 paper-calibrate: ## Find the parameters that the paper leaves open (minutes)
-	$(GO) run ./internal/paper/calibrate -write scenarios/paper/paper-table2.yaml
+	$(GO) run -C tools ./paper/calibrate -write ../scenarios/paper/paper-table2.yaml
 
 PAPER_SEEDS ?= 1,2,3
 .PHONY: paper-packet
@@ -95,7 +104,7 @@ paper-packet: build ## Run Table II's 100 % rows in a lab (root, ten minutes a s
 	rm -rf bin/paper-packet
 	$(SUDO) bin/netkvlab up paper-table2 --worlds packet --seeds $(PAPER_SEEDS) --set workload.synthetic.requests=200 \
 		--set scale.rate=auto --out bin/paper-packet
-	$(GO) run ./internal/paper/write -packet 'paper-table2/100%' bin/paper-packet
+	$(GO) run -C tools ./paper/write -packet 'paper-table2/100%' ../bin/paper-packet
 
 .PHONY: vm-test
 vm-test: build ## Run netkvlab on Debian's stock kernel in a virtual machine

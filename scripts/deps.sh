@@ -3,6 +3,8 @@
 # there: a second run changes nothing. It never asks a question. Run it as root or
 # as a user who may sudo.
 #
+# What is needed stands in scripts/commands.txt.
+#
 #   scripts/deps.sh                what building, running and testing need
 #   scripts/deps.sh --with-docker  Docker too (only `--runtime docker` and its tests want it)
 #   scripts/deps.sh --check        install nothing; exit 1 and name what is missing
@@ -67,16 +69,18 @@ good_go() {
 
 # missing_packages prints the Debian packages whose commands or files are absent.
 missing_packages() {
-  { has ip && has tc; } || echo iproute2
-  has make || echo make
-  has git || echo git
-  has gcc || echo gcc
+  local command package who
+  while read -r command package who; do
+    case $command:$who in
+      \#* | :) continue ;;
+      *:docker) [ "$with_docker" = yes ] || continue ;;
+      *:extra) continue ;;
+    esac
+    has "$command" || echo "$package"
+  done <"$root/scripts/commands.txt" | sort -u
   # The race detector links against the C library's headers.
   [ -e /usr/include/stdlib.h ] || echo libc6-dev
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
-  if [ "$with_docker" = yes ]; then
-    { has docker && has dockerd; } || echo docker.io
-  fi
 }
 
 apt_updated=no

@@ -10,8 +10,8 @@
 #           detector and a neighbour on the CPU would be measured too
 #   e2e     packages below test/: they drive bin/netkvlab as a user would. Root
 #
-# Which package belongs to which lane is found in its files (internal/testreport), so
-# no list can go stale. As another user than root, the test binaries of the last three
+# Which package belongs to which lane is found in its files (tools/testreport), so no
+# list can go stale. The module of tools/ is tested in the same lanes. As another user than root, the test binaries of the last three
 # run through sudo and the build cache stays yours.
 #
 # The e2e lane also tests labs of containers: where no Docker engine answers and one is
@@ -33,7 +33,10 @@ PATH="$(dirname "$(command -v "$go")"):$PATH"
 
 work=$(mktemp -d)
 trap 'scripts/docker.sh stop "$work/docker"; rm -rf "$work"' EXIT
-CGO_ENABLED=0 "$go" build -o "$work/testreport" ./internal/testreport
+# What has no race detector is compiled with the flags of `make build`, so only once.
+GOFLAGS="$("$go" env GOFLAGS) -trimpath"
+export GOFLAGS CGO_ENABLED=0
+"$go" build -C tools -o "$work/testreport" ./testreport
 
 run_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -42,23 +45,27 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 read -r -a extra <<<"${TESTFLAGS:-}"
 
-# lane NAME FLAG...: tests the lane's packages and appends their events to one file.
+# lane NAME FLAG...: tests the lane's packages of both modules and appends their events
+# to one file.
 lane() {
-  local name=$1 pattern packages=() rc=0
+  local name=$1 module packages found=0
   shift
-  mapfile -t packages < <("$work/testreport" select -go "$go" "$name")
-  pattern=()
-  if [ "${#packages[@]}" -gt 0 ] && [[ ${packages[0]} == -run=* ]]; then
-    pattern=("${packages[0]}")
-    packages=("${packages[@]:1}")
-  fi
-  if [ "${#packages[@]}" -eq 0 ]; then
-    echo "== $name: no packages"
-    return 0
-  fi
-  echo "== $name: ${#packages[@]} packages"
-  "$go" test -json -count=1 -timeout 30m "$@" "${pattern[@]}" "${extra[@]}" "${packages[@]}" 2>"$work/stderr" |
-    "$work/testreport" watch -append "$work/events" || rc=$?
+  for module in tools .; do
+    mapfile -t packages < <(cd "$module" && "$work/testreport" select -go "$go" "$name")
+    [ "${#packages[@]}" -gt 0 ] || continue
+    [[ ${packages[0]} == -run=* ]] || packages=("" "${packages[@]}")
+    found=$((found + ${#packages[@]} - 1))
+    echo "== $name: $((${#packages[@]} - 1)) packages of $module"
+    test_module "$module" "$name" "$@" ${packages[0]:+"${packages[0]}"} "${extra[@]}" "${packages[@]:1}"
+  done
+  [ "$found" -gt 0 ] || echo "== $name: no packages"
+}
+
+# test_module FOLDER LANE ARG...: one go test, reported as it goes.
+test_module() {
+  local rc=0
+  "$go" test -C "$1" -json -count=1 -timeout 30m "${@:3}" 2>"$work/stderr" |
+    "$work/testreport" watch -append "$work/events" -lane "$2" || rc=$?
   # A build error arrives in the events; what else go says comes out here.
   cat "$work/stderr" >&2
   [ "$rc" -eq 0 ] || failed=yes
@@ -79,8 +86,8 @@ alone() {
 failed=no
 for name in "$@"; do
   case $name in
-    unit) lane unit -race ;;
-    kernel) alone kernel -race -p 1 "${run_root[@]}" ;;
+    unit) CGO_ENABLED=1 lane unit -race ;;
+    kernel) CGO_ENABLED=1 alone kernel -race -p 1 "${run_root[@]}" ;;
     timing) alone timing -p 1 "${run_root[@]}" ;;
     e2e)
       engine=$(scripts/docker.sh start "$work/docker")

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
 // The limits. A figure beyond the first makes a run degraded, beyond the second

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
 // believable is the evidence of a run without fault.

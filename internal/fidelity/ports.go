@@ -6,8 +6,8 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
 )
 
 // Ports is the worst that was seen of any shaped port in any trial.

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // Calibration is what was measured of a host. It is the host's and no lab's: it has a
@@ -110,7 +112,7 @@ func ReadCalibration(dir string) (*Calibration, error) {
 }
 
 // Valid says whether a calibration is this machine's now; the error says why not.
-func (c *Calibration) Valid(m *Machine, now time.Time) error {
+func (c *Calibration) Valid(m *results.Machine, now time.Time) error {
 	again := "measure again with `netkvlab doctor --calibrate`"
 	switch age := now.Sub(c.Date); {
 	case c.Format != calibrationFormat:

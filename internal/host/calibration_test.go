@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 func measured() *Calibration {
@@ -48,7 +50,7 @@ func TestOnlyThisHostsFreshCalibrationIsValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := measured()
 			tt.change(c)
-			err := c.Valid(&Machine{Kernel: "6.18.1", CPUModel: "Model", CPUsUsable: 2}, now)
+			err := c.Valid(&results.Machine{Kernel: "6.18.1", CPUModel: "Model", CPUsUsable: 2}, now)
 			if tt.says == "" {
 				require.NoError(t, err)
 				return

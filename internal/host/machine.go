@@ -10,31 +10,9 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
-)
 
-// Machine is host.json: what a reader needs to judge or repeat a run. It holds no
-// host, user or network names.
-type Machine struct {
-	Netkvlab     string `json:"netkvlab"` // version
-	Go           string `json:"go"`
-	OS           string `json:"os"`
-	Architecture string `json:"architecture"`
-	Kernel       string `json:"kernel"` // release, as uname -r
-	// CPUModel is absent where the kernel does not name it (most ARM machines).
-	CPUModel string `json:"cpu_model,omitempty"`
-	// CPUs counts the logical CPUs of the host, CPUsUsable those this process may run on.
-	CPUs        int   `json:"cpus"`
-	CPUsUsable  int   `json:"cpus_usable"`
-	MemoryBytes int64 `json:"memory_bytes"`
-	// CongestionControls are those the kernel offers, CongestionControl its default;
-	// what a run's sockets used is the scenario's transfer.congestionControl.
-	CongestionControls []string `json:"congestion_controls"`
-	CongestionControl  string   `json:"congestion_control"`
-	// Sysctls of the host that touch the agents' TCP; one that this kernel lacks is absent.
-	Sysctls map[string]string `json:"sysctls"`
-	// Runtimes maps a container runtime to its version; empty when none was used.
-	Runtimes map[string]string `json:"runtimes"`
-}
+	"github.com/netkvlab/netkvlab/internal/results"
+)
 
 // recordedSysctls are read from the host. Namespaces inherit some and reset others.
 var recordedSysctls = []string{
@@ -57,8 +35,8 @@ var recordedSysctls = []string{
 // Describe describes the host whose proc file system this is. version is netkvlab's;
 // runtimes may be nil. What the kernel does not offer is left out; only an unreadable
 // proc is an error, and only on Linux: elsewhere the kernel's figures are absent.
-func Describe(proc, version string, runtimes map[string]string) (*Machine, error) {
-	m := &Machine{
+func Describe(proc, version string, runtimes map[string]string) (*results.Machine, error) {
+	m := &results.Machine{
 		Netkvlab: version, Go: runtime.Version(), OS: runtime.GOOS, Architecture: runtime.GOARCH,
 		CPUs: runtime.NumCPU(), CPUsUsable: runtime.NumCPU(), CongestionControls: []string{},
 		Sysctls: map[string]string{}, Runtimes: map[string]string{},
@@ -69,13 +47,13 @@ func Describe(proc, version string, runtimes map[string]string) (*Machine, error
 	if runtime.GOOS != "linux" {
 		return m, nil
 	}
-	if err := m.read(proc); err != nil {
+	if err := readMachine(m, proc); err != nil {
 		return nil, fmt.Errorf("describe the host: %w", err)
 	}
 	return m, nil
 }
 
-func (m *Machine) read(proc string) error {
+func readMachine(m *results.Machine, proc string) error {
 	cpus, err := os.ReadFile(filepath.Join(proc, "cpuinfo"))
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 )
 
 // counters polls every port and gives the figures in the order of telemetry.Ports:

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/results"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )

@@ -10,8 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/netkvlab/netkvlab/internal/host"
 )
 
 // ErrUnfinished is returned by Open for a folder without a summary: the run is
@@ -23,8 +21,8 @@ type Run struct {
 	Dir      string
 	Summary  *Summary
 	Records  []Record
-	Scenario []byte        // scenario.yaml; nil when absent
-	Host     *host.Machine // nil when absent
+	Scenario []byte   // scenario.yaml; nil when absent
+	Host     *Machine // nil when absent
 }
 
 // Open reads a finished run folder. An unfinished one gives ErrUnfinished.
@@ -80,7 +78,7 @@ func (r *Run) readOptional() error {
 	if err != nil {
 		return fmt.Errorf("open run: %w", err)
 	}
-	r.Host = &host.Machine{}
+	r.Host = &Machine{}
 	if err := json.Unmarshal(data, r.Host); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/google/renameio/v2"
-
-	"github.com/netkvlab/netkvlab/internal/host"
 )
 
 // The files of a run folder that this package writes.
@@ -132,7 +130,7 @@ func (w *Writer) writeLocked(name string, data []byte) error {
 func (w *Writer) WriteScenario(yaml []byte) error { return w.WriteFile(ScenarioFile, yaml) }
 
 // WriteHost writes host.json.
-func (w *Writer) WriteHost(m *host.Machine) error {
+func (w *Writer) WriteHost(m *Machine) error {
 	data, err := marshal(HostFile, m)
 	if err != nil {
 		return err

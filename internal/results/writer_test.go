@@ -14,8 +14,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/netkvlab/netkvlab/internal/host"
 )
 
 // madeSummary is a summary of which this package needs to know the format alone.
@@ -47,7 +45,7 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	for i := range records {
 		require.NoError(t, w.Append(&records[i]))
 	}
-	machine := &host.Machine{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
+	machine := &Machine{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
 	require.NoError(t, w.WriteScenario([]byte("name: made-up\n")))
 	require.NoError(t, w.WriteHost(machine))
 	summary := madeSummary()

@@ -3,8 +3,8 @@ package trials
 import (
 	"time"
 
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
-	"github.com/netkvlab/netkvlab/internal/telemetry"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 	"github.com/netkvlab/netkvlab/scenarios"
 )

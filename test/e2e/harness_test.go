@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
+	"github.com/netkvlab/netkvlab/internal/host/calibrate"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -42,6 +43,10 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	binary = abs
+	if err := os.Setenv(startedEnv, strconv.Itoa(os.Getpid())); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	os.Exit(m.Run())
 }
 
@@ -135,14 +140,44 @@ func network(t *testing.T) string {
 sysctl -a 2>/dev/null | grep -E '^net\.' | grep -vE 'random|nf_conntrack_count|netfilter.nf_conntrack'`)
 }
 
-// leftovers is everything of any lab that is visible on the host.
+// startedEnv is in the environment of what these tests start: it tells their processes
+// from those of others who run the same binary on this host.
+const startedEnv = "NETKVLAB_E2E"
+
+// testLabs are the names of the labs that these tests make, as a regular expression.
+const testLabs = `(sweep-)?(e2e|bad)-[^./]*|paper-64gpu|` + calibrate.Lab
+
+// leftovers is everything of these tests' labs that is visible on the host: names,
+// mounts, processes, sockets, folders, containers. What ended is for its parent to reap.
 func leftovers(t *testing.T) string {
 	t.Helper()
-	return sh(t, `ls /run/netns 2>/dev/null; grep -c nsfs /proc/self/mountinfo
-{ pgrep -ax netkvlab; pgrep -ax kvagent; } | grep -v defunct || true  # what has ended is for its parent to reap
-ss -xlH 2>/dev/null | grep -i netkv || true
-find /run/netkvlab -mindepth 1 2>/dev/null || true
-docker ps -aq --no-trunc --filter label=io.netkvlab.lab 2>/dev/null || true`)
+	return sh(t, fmt.Sprintf(`exec 2>/dev/null
+ls /run/netns | grep -E '^(%[1]s)\.'
+grep -oE '/netns/(%[1]s)\.[^ ]*' /proc/self/mountinfo | sort
+for pid in $(grep -lszE '^(%[2]s=%[3]d|NETKVLAB_LAB=(%[1]s))$' /proc/[0-9]*/environ | cut -d/ -f3); do
+  name=$(cat /proc/$pid/comm)
+  case $name in netkvlab|kvagent) echo "$pid $name $(tr '\0' ' ' </proc/$pid/cmdline)" ;; esac
+done
+ss -xlH | grep -E '/(%[1]s)/'
+find /run/netkvlab -mindepth 1 | grep -E '^/run/netkvlab/(%[1]s)(/|$)'
+docker ps -aq --no-trunc --filter label=io.netkvlab.lab --format '{{.ID}} {{.Label "io.netkvlab.lab"}}' | grep -E ' (%[1]s)$'
+true`, testLabs, startedEnv, os.Getpid()))
+}
+
+// long skips a test of minutes where somebody asked for a short run.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long: -short was asked for")
+	}
+}
+
+// rounds is how often a test repeats itself: fewer times in a short run.
+func rounds() int {
+	if testing.Short() {
+		return 4
+	}
+	return 20
 }
 
 // ours picks the labs that these tests make; others on this host are not ours to remove.

@@ -19,6 +19,7 @@ import (
 // TestAThousandGPUs builds the 1024-GPU cluster, asks each of its 256 agents, moves a few
 // KV caches through it and takes it away. How long that takes is a benchmark's matter.
 func TestAThousandGPUs(t *testing.T) {
+	long(t)
 	absent(t, "e2e-large")
 	dir := t.TempDir()
 	mustRun(t, "up", "-d", "1024gpu", "--set", "name=e2e-large", "--set", "workload.synthetic.requests=12", "--set", "workload.synthetic.output={mean: 8, sigma: 0, min: 1, max: 8}")

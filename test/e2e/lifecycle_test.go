@@ -34,7 +34,7 @@ func TestTwentyTimesUpAndDown(t *testing.T) {
 		clean(t)
 		s := scenarioOn(t, runtime, "e2e-cycle")
 		left := leftovers(t)
-		for i := range 20 {
+		for i := range rounds() {
 			mustRun(t, "up", "-d", s)
 			mustRun(t, "down", "e2e-cycle")
 			require.Equal(t, left, leftovers(t), "after round %d, at once", i)
@@ -52,7 +52,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 1))
-		for i := range 20 {
+		for i := range rounds() {
 			after := time.Duration(rng.ExpFloat64() * float64(300*time.Millisecond))
 			args := []string{"up", s, "--out", filepath.Join(t.TempDir(), fmt.Sprint(i))}
 			if i%2 == 0 {

@@ -180,6 +180,7 @@ func setAside(t *testing.T) {
 }
 
 func TestAutoGoesByTheCalibration(t *testing.T) {
+	long(t)
 	absent(t, calibrate.Lab)
 	absent(t, "e2e-auto")
 	setAside(t)
@@ -230,6 +231,7 @@ cat %[1]s/calibration.json; ls /run`, host.CalibrationDir, binary)
 }
 
 func TestAnInterruptedCalibrationLeavesNothing(t *testing.T) {
+	long(t)
 	absent(t, calibrate.Lab)
 	setAside(t)
 	for _, after := range []time.Duration{600, 900, 1300, 2500} {

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/host"
-	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -134,11 +134,11 @@ func (c *measurement) onFabric(ctx context.Context, pods int, scale float64, wor
 		return err
 	}
 	s.Scale.Rate = scale
-	cluster, err := trials.New(s)
+	// No trial runs on this fabric, so it is no trials.Cluster.
+	plan, err := fabric.New(s, s.Scale)
 	if err != nil {
 		return err
 	}
-	plan := cluster.Plan
 	f, err := kernel.Apply(ctx, Lab, plan, kernel.Options{})
 	if err != nil {
 		return fmt.Errorf("calibrate: %w (`netkvlab down %s` removes an earlier one)", err, Lab)

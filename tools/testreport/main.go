@@ -1,25 +1,28 @@
 // Command testreport decides which packages belong to which test lane and reports
 // on what `go test -json` said. scripts/test.sh is its only user.
 //
-//	testreport select [-go CMD] unit|kernel|timing|e2e
-//	testreport watch -append FILE       < events
+//	testreport select [-go CMD] unit|kernel|timing|e2e     in the folder of a module
+//	testreport watch [-append FILE] [-lane NAME]           < events
 //	testreport report [-allow FILE] [-must FILE] FILE...
 //
 // A green run must mean that something was tested. So the report counts what passed,
 // failed and was skipped, prints every reason for skipping, fails when no test ran,
 // and with CI=true also when a skip has no line in the allow file or a test named in
-// the must file did not pass, be it skipped or missing altogether.
+// the must file did not pass, be it skipped or missing altogether. It also says how
+// long each lane took, builds included, and which tests took longest.
 //
 // Start reading at select.go for the lanes and at tally.go for the counting.
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 var (
@@ -47,6 +50,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer, strict bool) error {
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	goCmd := flags.String("go", "go", "the go command")
 	appendTo := flags.String("append", "", "append the events to this file")
+	lane := flags.String("lane", "", "whose events these are: its time is kept with them")
 	allow := flags.String("allow", "", "file of reasons to skip that are known and accepted")
 	must := flags.String("must", "", "file of tests that must have passed")
 	if err := flags.Parse(args[1:]); err != nil {
@@ -64,7 +68,7 @@ func run(args []string, stdin io.Reader, stdout io.Writer, strict bool) error {
 		_, err = fmt.Fprint(stdout, strings.Join(lines, ""))
 		return err
 	case "watch":
-		return watch(stdin, stdout, *appendTo)
+		return watch(stdin, stdout, *appendTo, *lane)
 	case "report":
 		return reportFiles(stdout, flags.Args(), *allow, *must, strict)
 	}
@@ -72,7 +76,8 @@ func run(args []string, stdin io.Reader, stdout io.Writer, strict bool) error {
 }
 
 // watch prints the package lines and the output of failing tests as they come.
-func watch(events io.Reader, stdout io.Writer, appendTo string) error {
+func watch(events io.Reader, stdout io.Writer, appendTo, lane string) error {
+	begun := time.Now()
 	keep := io.Discard
 	if appendTo != "" {
 		f, err := os.OpenFile(appendTo, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -86,6 +91,11 @@ func watch(events io.Reader, stdout io.Writer, appendTo string) error {
 	tally.live = stdout
 	if err := tally.read(io.TeeReader(events, keep)); err != nil {
 		return err
+	}
+	if lane != "" {
+		if err := json.NewEncoder(keep).Encode(event{Action: laneEnded, Output: lane, Elapsed: time.Since(begun).Seconds()}); err != nil {
+			return err
+		}
 	}
 	if tally.count(failed) > 0 {
 		return errUnproven
@@ -106,6 +116,7 @@ func reportFiles(stdout io.Writer, files []string, allow, must string, strict bo
 		return err
 	}
 	problems := rules.check(tally)
+	printTimes(stdout, tally)
 	printSkips(stdout, tally)
 	for _, problem := range problems {
 		if strict {

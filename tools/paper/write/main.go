@@ -1,7 +1,7 @@
 // Command write makes docs/paper.md. With -run it first runs the page's sweeps in the
 // flow world (with -only, one of them) and keeps their tables in docs/paper; without, it
 // takes the tables that are there. With -packet SWEEP/LABELS it takes the packet world's figures of a run
-// folder into docs/paper-packet.json. Run it from the top of the repository.
+// folder into docs/paper-packet.json. Run it in tools/.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/netkvlab/netkvlab/internal/paper"
 	"github.com/netkvlab/netkvlab/internal/sweep"
+	"github.com/netkvlab/netkvlab/tools/paper"
 )
 
 type options struct {
@@ -33,8 +33,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	var opt options
-	flag.StringVar(&opt.docs, "docs", "docs", "folder of paper.md")
-	flag.StringVar(&opt.work, "work", "bin/paper", "where sweeps are kept; one that was stopped goes on")
+	flag.StringVar(&opt.docs, "docs", "../docs", "folder of paper.md")
+	flag.StringVar(&opt.work, "work", "../bin/paper", "where sweeps are kept; one that was stopped goes on")
 	flag.StringVar(&opt.version, "version", "unknown", "of the program, so that a stopped sweep is not gone on with by another")
 	flag.StringVar(&opt.only, "only", "", "of the sweeps, run this one")
 	flag.BoolVar(&opt.run, "run", false, "run the sweeps")

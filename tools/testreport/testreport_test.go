@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -97,6 +98,20 @@ func TestWatchShowsFailuresAndKeepsTheEvents(t *testing.T) {
 	got, err := os.ReadFile(kept)
 	require.NoError(t, err)
 	assert.Equal(t, in, string(got))
+}
+
+func TestTimesAreKeptAndShown(t *testing.T) {
+	t.Parallel()
+	ended := func(test string, seconds string) string {
+		return `{"Action":"pass","Package":"example.org/m/a","Test":"` + test + `","Elapsed":` + seconds + "}\n"
+	}
+	kept := filepath.Join(t.TempDir(), "events")
+	for _, part := range []string{ended("TestShort", "0.5") + ended("TestLong/part", "3") + ended("TestLong", "3.25"), ended("TestLonger", "4")} {
+		require.NoError(t, run([]string{"watch", "-append", kept, "-lane", "unit"}, strings.NewReader(part), io.Discard, false))
+	}
+	var out bytes.Buffer
+	require.NoError(t, run([]string{"report", kept}, nil, &out, false))
+	assert.Equal(t, "    4.0 s  a.TestLonger\n    3.2 s  a.TestLong\nlane unit took 0 s\n4 passed, 0 failed, 0 skipped\n", out.String())
 }
 
 func TestBadRuleFilesAreRefused(t *testing.T) {

@@ -22,6 +22,7 @@ type measure struct {
 	// points: the deviation is a difference in these units, not relative.
 	points string
 	signed bool
+	factor float64 // of a change: see Table.Change
 }
 
 var (
@@ -29,6 +30,7 @@ var (
 	steps        = measure{digits: 2}
 	share        = measure{digits: 3, points: "pp"}
 	percent      = measure{digits: 1, points: "pp", signed: true}
+	points       = measure{digits: 1, points: "pp", signed: true, factor: 100}
 )
 
 func (m measure) text(v float64) string {
@@ -55,7 +57,7 @@ func (m measure) deviation(ours, paper float64) string {
 }
 
 // compareTable writes lines as a table with the columns that every comparison has.
-func compareTable(b *strings.Builder, heads []string, lines []line) {
+func compareTable(b *page, heads []string, lines []line) {
 	fmt.Fprintf(b, "| %s | paper | our flow world | our packet world | deviation of the flow world |\n", strings.Join(heads, " | "))
 	fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(heads)+4))
 	for _, l := range lines {
@@ -82,16 +84,18 @@ func (d *Data) cellLine(table string, labels []string, policy, metric string, pa
 	}
 }
 
+// pair is a policy and the one that it is compared with.
+type pair struct{ policy, baseline string }
+
 // changeLine compares a change between two policies.
-func (d *Data) changeLine(table string, labels []string, policy, baseline, metric string, factor, paper float64, m measure) line {
-	t := d.Tables[table]
-	flow, ci := t.Change(labels, policy, baseline, metric, factor)
-	p, b := d.packet(table, labels, policy, metric), d.packet(table, labels, baseline, metric)
+func (d *Data) changeLine(table string, labels []string, of pair, metric string, paper float64, m measure) line {
+	flow, ci := d.Tables[table].Change(labels, of.policy, of.baseline, metric, m.factor)
+	p, b := d.packet(table, labels, of.policy, metric), d.packet(table, labels, of.baseline, metric)
 	packet := 100 * (p/b - 1)
-	if factor != 0 {
-		packet = factor * (p - b)
+	if m.factor != 0 {
+		packet = m.factor * (p - b)
 	}
 	return line{
-		what: append(append([]string{}, labels...), "`"+baseline+"`"), paper: paper, flow: flow, ci: ci, packet: packet, measure: m,
+		what: append(append([]string{}, labels...), "`"+of.baseline+"`"), paper: paper, flow: flow, ci: ci, packet: packet, measure: m,
 	}
 }

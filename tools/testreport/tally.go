@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,7 +14,12 @@ import (
 // event is one line of `go test -json` (go doc test2json).
 type event struct {
 	Action, Package, Test, Output, ImportPath string
+	Elapsed                                   float64 // seconds, of what has ended
 }
+
+// laneEnded is the action of a line of ours among those of go test: Output names the
+// lane, Elapsed says how long it took with all that was built for it.
+const laneEnded = "netkvlab-lane"
 
 // outcome of a test; unknown means that it started and never ended.
 type outcome uint8
@@ -31,15 +37,26 @@ var outcomes = map[string]outcome{"pass": passed, "fail": failed, "skip": skippe
 // its TestMain, its exit.
 type testID struct{ pkg, test string }
 
+// String leaves out most of the import path.
+func (id testID) String() string { return id.pkg[strings.LastIndex(id.pkg, "/")+1:] + "." + id.test }
+
 type result struct {
 	outcome outcome
 	output  []string
+	seconds float64 // of the longest run
 }
 
 // tally collects results over any number of runs. It is not safe for concurrent use.
 type tally struct {
 	results map[testID]*result
+	lanes   []lane
 	live    io.Writer // package lines and failures go here as they come; may be nil
+}
+
+// lane is how long a lane took, in all its parts.
+type lane struct {
+	name    string
+	seconds float64
 }
 
 func newTally() *tally { return &tally{results: make(map[testID]*result)} }
@@ -64,8 +81,12 @@ func (t *tally) read(r io.Reader) error {
 }
 
 func (t *tally) add(e event) {
-	if e.Action == "build-output" {
+	switch e.Action {
+	case "build-output":
 		t.print(e.Output)
+		return
+	case laneEnded:
+		t.addLane(lane{e.Output, e.Elapsed})
 		return
 	}
 	if e.Package == "" {
@@ -84,6 +105,7 @@ func (t *tally) add(e event) {
 		// A test that runs in several lanes keeps its worst result, except that a
 		// skip in one lane is made good by a pass in another.
 		o := outcomes[e.Action]
+		r.seconds = max(r.seconds, e.Elapsed)
 		if r.outcome == failed || r.outcome == passed && o == skipped {
 			return
 		}
@@ -92,6 +114,16 @@ func (t *tally) add(e event) {
 			t.print(strings.Join(r.output, ""))
 		}
 	}
+}
+
+// addLane adds to the lane's time: it has a part for each module.
+func (t *tally) addLane(part lane) {
+	i := slices.IndexFunc(t.lanes, func(l lane) bool { return l.name == part.name })
+	if i < 0 {
+		t.lanes = append(t.lanes, part)
+		return
+	}
+	t.lanes[i].seconds += part.seconds
 }
 
 func (t *tally) output(id testID, r *result, text string) {
@@ -170,4 +202,19 @@ func (t *tally) reason(id testID) string {
 		}
 	}
 	return "no reason given"
+}
+
+// slowest gives the top-level tests that took longest, at most n and none under a
+// second; what subtests took is in their parents' time.
+func (t *tally) slowest(n int) []testID {
+	var ids []testID
+	for id, r := range t.results {
+		if id.test != "" && !strings.Contains(id.test, "/") && r.seconds >= 1 {
+			ids = append(ids, id)
+		}
+	}
+	slices.SortFunc(ids, func(a, b testID) int {
+		return cmp.Or(cmp.Compare(t.results[b].seconds, t.results[a].seconds), strings.Compare(a.pkg+" "+a.test, b.pkg+" "+b.test))
+	})
+	return ids[:min(n, len(ids))]
 }

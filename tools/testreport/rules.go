@@ -94,7 +94,7 @@ func printSkips(w io.Writer, t *tally) {
 	byReason := make(map[string][]string)
 	for _, id := range t.sorted(skipped) {
 		reason := t.reason(id)
-		byReason[reason] = append(byReason[reason], id.pkg[strings.LastIndex(id.pkg, "/")+1:]+"."+id.test)
+		byReason[reason] = append(byReason[reason], id.String())
 	}
 	reasons := make([]string, 0, len(byReason))
 	for reason := range byReason {
@@ -104,5 +104,15 @@ func printSkips(w io.Writer, t *tally) {
 	for _, reason := range reasons {
 		tests := byReason[reason]
 		_, _ = fmt.Fprintf(w, "skipped %d (%s): %s\n", len(tests), reason, strings.Join(tests, " "))
+	}
+}
+
+// printTimes shows where the time went.
+func printTimes(w io.Writer, t *tally) {
+	for _, id := range t.slowest(25) {
+		_, _ = fmt.Fprintf(w, "%7.1f s  %s\n", t.results[id].seconds, id)
+	}
+	for _, l := range t.lanes {
+		_, _ = fmt.Fprintf(w, "lane %s took %.0f s\n", l.name, l.seconds)
 	}
 }

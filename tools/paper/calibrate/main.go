@@ -11,7 +11,7 @@ import (
 	"os"
 	"os/signal"
 
-	"github.com/netkvlab/netkvlab/internal/paper"
+	"github.com/netkvlab/netkvlab/tools/paper"
 )
 
 func main() {
