@@ -124,8 +124,8 @@ func (q FIFO) layout(c *coder) Options {
 
 // redQopt is tc_red_qopt, which nl lacks. The flags of today have an attribute of their own.
 type redQopt struct {
-	limit, min, max              uint32
-	weight, plog, idleCell, flag uint8
+	limit, min, max        uint32
+	weight, _, idleCell, _ uint8
 }
 
 // redStab forgets the average after any idle time: shifts that leave nothing of it.
@@ -170,9 +170,9 @@ func (q Netem) layout(c *coder) Options {
 // u32Sel is tc_u32_sel with one key. nl's has a slice of keys, which is not how they lie in
 // memory, and its decoder panics where they are cut short.
 type u32Sel struct {
-	flags, shift, keys, _ uint8
-	_                     [3]uint32
-	key                   struct{ mask, value, offset, offsetMask uint32 }
+	flags, _, keys, _ uint8
+	_                 [3]uint32
+	key               struct{ mask, value, offset, offsetMask uint32 }
 }
 
 func (q U32) layout(c *coder) Options {
