@@ -11,9 +11,10 @@ import (
 const (
 	// AckShare is the packets of a transfer with its acknowledgements, beside those without.
 	AckShare = 1.34
-	// SegmentBytes is the payload of a full segment, FrameBytes its frame as a rate counts it.
+	// SegmentBytes is the payload of a full segment.
 	SegmentBytes = 1448
-	FrameBytes   = 1514
+	// FrameBytes is a full frame as a rate counts it.
+	FrameBytes = 1514
 )
 
 // Step is what one core forwards of traffic that has one grain.
