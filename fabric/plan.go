@@ -187,6 +187,9 @@ type Shape struct {
 	KVRate         scenarios.BitsPerSecond `json:"kv_rate,omitempty"`
 	BackgroundRate scenarios.BitsPerSecond `json:"background_rate,omitempty"`
 	OtherRate      scenarios.BitsPerSecond `json:"other_rate,omitempty"`
+	// First is the kind of traffic that the port serves first (scenarios.PriorityTransfers or
+	// PriorityBackground); "" is neither. The other kind is then sure of next to nothing.
+	First string `json:"first,omitempty"`
 }
 
 // Hop is one direction of a link: AtoB or back.

@@ -99,6 +99,9 @@ func (p *Plan) shapePorts(s *scenarios.Scenario) error {
 	if p.Classes && p.KVDSCP == p.BackgroundDSCP {
 		return fmt.Errorf("transfer.dscp and background.dscp are both %d: oracle.separation dscp cannot tell them apart", p.KVDSCP)
 	}
+	if b.Priority != "" && !p.Classes {
+		return fmt.Errorf("topology.buffers.priority is %s, but ports cannot tell kinds of traffic apart: it needs background.utilization and oracle.separation dscp", b.Priority)
+	}
 	for _, dscp := range []int{p.KVDSCP, p.BackgroundDSCP} {
 		if dscp < 0 || dscp > 63 {
 			return fmt.Errorf("dscp is %d, want 0..63", dscp)
@@ -180,7 +183,7 @@ func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 			sh.LimitBytes = min(sh.LimitBytes, max(minSwitchQueue, sh.LimitBytes/flowShare))
 		}
 		if p.Classes {
-			sh.split(backgroundShare(l.Tier, s.Background.Utilization))
+			sh.split(backgroundShare(l.Tier, s.Background.Utilization), b.Priority)
 		}
 	} else {
 		port.GSOMaxSegs = segments
@@ -207,8 +210,18 @@ func backgroundShare(tier int, u scenarios.TierUtilization) float64 {
 	return min(share*1.1+0.02, maxBackgroundShare)
 }
 
-func (s *Shape) split(background float64) {
-	s.Classes = true
+// lastShare is what the kind of traffic that is not served first is sure of: HTB serves
+// what a class is sure of whatever its priority.
+const lastShare = 0.001
+
+func (s *Shape) split(background float64, first string) {
+	switch first {
+	case scenarios.PriorityTransfers:
+		background = lastShare
+	case scenarios.PriorityBackground:
+		background = 1 - lastShare - otherShare
+	}
+	s.Classes, s.First = true, first
 	s.OtherRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*otherShare))
 	s.BackgroundRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*background))
 	s.KVRate = max(minEmulated, s.Rate-s.OtherRate-s.BackgroundRate)

@@ -120,11 +120,19 @@ type TierLatency struct {
 	Tier3 time.Duration `yaml:"tier3" range:"0s..1s"`
 }
 
+// The kinds of traffic that Buffers.Priority may put first.
+const (
+	PriorityTransfers  = "transfers"
+	PriorityBackground = "background"
+)
+
 // Buffers bound the queues of the emulated ports. They are emulated sizes:
 // packets do not shrink with the rate scale. 0 means auto.
 type Buffers struct {
 	// How a switch port serves the flows that wait in it: fifo (in order of arrival, as switches do) or fair (in turn, from up to 256 queues on which flows are spread by a hash of addresses and ports: what sharing would be without TCP's unfairness, to tell that from everything else). The flow world has no queues and is the same under both.
 	Queueing string `yaml:"queueing" enum:"fifo|fair"`
+	// Which kind of traffic a switch port serves first, by DSCP: transfers or background; the other kind gets what is left. Needs background and oracle.separation dscp. Left out: background is sure of the share that it asks for, and transfers of the rest.
+	Priority string `yaml:"priority,omitempty" enum:"transfers|background"`
 	// A switch port's queue. auto: max(64 KiB, 5 ms of the port's rate). With queueing fair each flow's queue holds an eighth of it, but at least 64 KiB if it is as large; together they may hold more.
 	SwitchEmulated Bytes `yaml:"switchEmulated" range:"4KiB..1GiB" auto:"true"`
 	// An instance's own egress queue. auto: 4 MB.

@@ -10,6 +10,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/tc"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Handles of a port's qdiscs. The shaper has one handle whether TBF or HTB, and
@@ -61,9 +62,15 @@ type trafficClass struct {
 }
 
 func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
+	prioOf := func(kind string) uint32 {
+		if s.First == "" || s.First == kind {
+			return 1
+		}
+		return 2
+	}
 	return []trafficClass{
-		{minor: minorKV, rate: s.KVRate, prio: 1, dscp: plan.KVDSCP},
-		{minor: minorBack, rate: s.BackgroundRate, prio: 1, dscp: plan.BackgroundDSCP},
+		{minor: minorKV, rate: s.KVRate, prio: prioOf(scenarios.PriorityTransfers), dscp: plan.KVDSCP},
+		{minor: minorBack, rate: s.BackgroundRate, prio: prioOf(scenarios.PriorityBackground), dscp: plan.BackgroundDSCP},
 		{minor: minorOther, rate: s.OtherRate, prio: 0, dscp: -1},
 	}
 }

@@ -118,8 +118,12 @@ func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
 	return out, w.replay(ctx, t, out)
 }
 
-// asked is the share of each tier's links that background is to use.
+// asked is the share of each tier's links that background is to use. Where transfers are
+// served first it gets what they leave, so nothing is asked of it.
 func asked(s *scenarios.Scenario) [4]float64 {
+	if s.Topology.Buffers.Priority == scenarios.PriorityTransfers {
+		return [4]float64{}
+	}
 	u := s.Background.Utilization
 	return [4]float64{2: u.Tier2, 3: u.Tier3}
 }

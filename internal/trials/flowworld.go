@@ -19,6 +19,10 @@ func (c *Cluster) flowConfig(seed uint64) flowworld.Config {
 		Pieces:     overlap(s),
 		Background: [4]float64{2: s.Background.Utilization.Tier2, 3: s.Background.Utilization.Tier3},
 	}
+	asked := cfg.Background
+	if s.Topology.Buffers.Priority == scenarios.PriorityTransfers {
+		cfg.Background = [4]float64{} // it takes nothing from transfers
+	}
 	if s.Workload.Kind == scenarios.WorkloadFlows {
 		ids := Endpoints(p)
 		cfg.Senders, cfg.Receivers = ids, ids
@@ -31,6 +35,9 @@ func (c *Cluster) flowConfig(seed uint64) flowworld.Config {
 	o := s.Oracle
 	cfg.Refresh, cfg.Staleness, cfg.CountOwn = o.Refresh, o.Staleness, o.Separation == scenarios.SeparationNone
 	cfg.Congestion = func(poll uint64, truth [4]float64) ([4]float64, bool) {
+		for tier := range truth { // which the fluid network does not carry
+			truth[tier] += asked[tier] - cfg.Background[tier]
+		}
 		return telemetry.Distort(seed, poll, o.Noise, o.Loss, truth)
 	}
 	return cfg

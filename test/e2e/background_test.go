@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 // TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt: by the class counters of the ports,
@@ -29,4 +31,31 @@ func TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt(t *testing.T) {
 			assert.Zero(t, f.StrayBytesPct, "a KV byte in the background's class, or the other way round")
 		})
 	}
+}
+
+// TestOneKindOfTrafficIsServedFirst: where transfers go first, background takes nothing from
+// them; where background goes first, they get what it leaves. In both worlds.
+func TestOneKindOfTrafficIsServedFirst(t *testing.T) {
+	mean := map[string]map[string]float64{}
+	for _, first := range []string{"transfers", "background"} {
+		absent(t, "e2e-first")
+		out := filepath.Join(t.TempDir(), "run")
+		o := mustRun(t, "up", scenario(t, "e2e-first", "requests: 8", "requests: 40", "[rr, netkv-full]", "[rr]",
+			"seeds: [1]", "seeds: [1]\nbackground: {utilization: {tier2: 0.5, tier3: 0.5}}"),
+			"--set", "topology.buffers.priority="+first, "--out", out)
+		s := summary(t, out)
+		assert.NotContains(t, s.Fidelity.Reasons, "background used", o.stdout)
+		mean[first] = map[string]float64{}
+		for _, world := range []string{results.WorldPacket, results.WorldReplay} {
+			require.NotNil(t, s.Worlds[world]["rr"].Transfer, o.stdout)
+			mean[first][world] = s.Worlds[world]["rr"].Transfer.Mean
+		}
+		assert.InEpsilon(t, mean[first][results.WorldReplay], mean[first][results.WorldPacket], 0.15, first)
+	}
+	for world, fast := range mean["transfers"] {
+		assert.Greater(t, mean["background"][world], 1.4*fast, world)
+	}
+	o := netkvlab(t, "validate", scenario(t, "e2e-first"), "--set", "topology.buffers.priority=transfers")
+	assert.Equal(t, 2, o.code)
+	assert.Contains(t, o.stderr, "topology.buffers.priority is transfers, but ports cannot tell kinds of traffic apart")
 }

@@ -20,7 +20,7 @@ import (
 // steady keeps every decode instance computing during a trial of some five seconds, so that a
 // stop of an agent is seen by a timer of its.
 var steady = []string{
-	"requests: 8", "requests: 24", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 60, sigma: 0, min: 60, max: 60}",
+	"requests: 8", "requests: 24", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 150, sigma: 0, min: 150, max: 150}",
 	"seeds: [1]", "seeds: [1, 2]", "[rr, netkv-full]", "[rr, cla, netkv-full]",
 }
 
@@ -65,7 +65,7 @@ func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
 func TestARunThatOverloadsTheHostIsNotRepeated(t *testing.T) {
 	absent(t, "e2e-heavy")
 	out := filepath.Join(t.TempDir(), "run")
-	o := mustRun(t, "up", scenario(t, "e2e-heavy", "scale: {rate: 400, time: 1}", "scale: {rate: 4, time: 1}", "requests: 8", "requests: 30",
+	o := mustRun(t, "up", scenario(t, "e2e-heavy", "scale: {rate: 400, time: 1}", "scale: {rate: 16, time: 1}", "requests: 8", "requests: 30",
 		"prompt: {mean: 1000, sigma: 0.3, min: 512, max: 2048}", "prompt: {mean: 8000, sigma: 0.3, min: 512, max: 20000}"),
 		"--policies", "rr", "--worlds", "packet", "--out", out)
 	s := summary(t, out)
