@@ -43,7 +43,7 @@ cleanup() {
   for dir in dev/pts run sys proc; do umount -R "$target/$dir" 2>/dev/null || true; done
   umount "$target" 2>/dev/null || true
   # rm would follow into a mount that is still there.
-  if grep -q " $target[/ ]" /proc/self/mounts; then
+  if grep -q " ${target}[/ ]" /proc/self/mounts; then
     say "something is still mounted below $target: remove $work after a reboot"
   elif [ "${KEEP:-0}" = 1 ]; then
     say "left in place: $work"
