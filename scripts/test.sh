@@ -48,11 +48,16 @@ read -r -a extra <<<"${TESTFLAGS:-}"
 # lane NAME FLAG...: tests the lane's packages of both modules and appends their events
 # to one file.
 lane() {
-  local name=$1 module packages found=0
+  local name=$1 module list packages found=0
   shift
   for module in tools .; do
-    mapfile -t packages < <(cd "$module" && "$work/testreport" select -go "$go" "$name")
-    [ "${#packages[@]}" -gt 0 ] || continue
+    list=$(cd "$module" && "$work/testreport" select -go "$go" "$name") || {
+      echo "== $name: the packages of $module are not known, so they are not tested"
+      failed=yes
+      continue
+    }
+    [ -n "$list" ] || continue
+    mapfile -t packages <<<"$list"
     [[ ${packages[0]} == -run=* ]] || packages=("" "${packages[@]}")
     found=$((found + ${#packages[@]} - 1))
     echo "== $name: $((${#packages[@]} - 1)) packages of $module"

@@ -41,8 +41,9 @@ work=$(mktemp -d /tmp/netkvlab-deps.XXXXXX)
 target=$work/root
 cleanup() {
   for dir in dev/pts run sys proc; do umount -R "$target/$dir" 2>/dev/null || true; done
+  umount "$target" 2>/dev/null || true
   # rm would follow into a mount that is still there.
-  if grep -q " $target/" /proc/self/mounts; then
+  if grep -q " ${target}[/ ]" /proc/self/mounts; then
     say "something is still mounted below $target: remove $work after a reboot"
   elif [ "${KEEP:-0}" = 1 ]; then
     say "left in place: $work"
@@ -58,6 +59,9 @@ inside() { chroot "$target" /usr/bin/env -i HOME=/root TERM=dumb PATH=/usr/sbin:
 packages() { inside dpkg-query -W -f '${Package} ${Version}\n' | sort; }
 
 say "making a minimal $suite"
+# A mount of its own, as the root of a machine is: ip netns changes how it propagates.
+mkdir "$target"
+mount --bind "$target" "$target"
 debootstrap --variant=minbase "$suite" "$target" "$mirror" >"$work/debootstrap.log" 2>&1 ||
   { tail -n 20 "$work/debootstrap.log"; fail "debootstrap"; }
 mount -t proc proc "$target/proc"

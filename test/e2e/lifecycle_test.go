@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,7 +83,9 @@ func TestInterruptionInAnyPhaseCleansUpByItself(t *testing.T) {
 			time.Sleep(after * time.Millisecond) // the instant is the test's input
 			require.NoError(t, cmd.Process.Signal(os.Interrupt))
 			err := cmd.Wait()
-			assert.Equal(t, 130, cmd.ProcessState.ExitCode(), "after %d ms: %v %s", after, err, errs)
+			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || after > 100 || errs.String() != "" {
+				assert.Equal(t, 130, cmd.ProcessState.ExitCode(), "after %d ms: %v %s", after, err, errs)
+			} // else the signal came before the program had begun: a shell says 130, too
 			require.Equal(t, left, leftovers(t), "interrupted after %d ms", after)
 		}
 	})

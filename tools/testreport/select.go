@@ -36,6 +36,7 @@ func selectLane(goCmd, lane string) ([]string, error) {
 	}
 	// With -race, files that say !race are listed as ignored: the timing tests.
 	cmd := exec.Command(goCmd, "list", "-race", "-e", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles,IgnoredGoFiles,Module", "./...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector wants
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {

@@ -151,6 +151,7 @@ func TestSelect(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	t.Chdir(dir)
+	t.Setenv("CGO_ENABLED", "0") // as scripts/test.sh has it
 	for lane, want := range map[string]string{
 		"unit":   "example.org/m/a\n",
 		"kernel": "example.org/m/k\n",
