@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
@@ -45,7 +46,7 @@ func (a *app) carries(progress *lab.Progress) host.Capacity {
 // fabrics makes the fabrics of a command that was given --parallel.
 func (a *app) fabrics(parallel string, opt lab.Options) *experiment.Fabrics {
 	n, _ := strconv.Atoi(parallel) // auto: 0
-	return &experiment.Fabrics{Lab: opt, Parallel: n, Carries: func() host.Capacity { return a.carries(opt.Progress) }}
+	return &experiment.Fabrics{Lab: opt, Parallel: n, Carries: sync.OnceValue(func() host.Capacity { return a.carries(opt.Progress) })}
 }
 
 // checkParallel refuses what is no number of fabrics.

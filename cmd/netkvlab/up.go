@@ -152,6 +152,10 @@ func (f *runFlags) apply(s *scenarios.Scenario) error {
 }
 
 func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool) (err error) {
+	// What is wrong with the workload is said before anything about this host.
+	if err := c.Check(); err != nil {
+		return err
+	}
 	opt, err := a.labOptions(c.Scenario.Runtime, !detach)
 	if err != nil {
 		return err

@@ -118,7 +118,8 @@ func TestVerifyKnowsQueuesOfFlows(t *testing.T) {
 				err := mustOpen(t, lab, mustPlan(t, s, scale)).Verify(t.Context())
 				var found *kernel.DiffersError
 				require.ErrorAs(t, err, &found)
-				assert.Contains(t, strings.Split(found.First(len(found.Differences)), "; "), want)
+				lines := strings.ReplaceAll(found.First(len(found.Differences)), "; ", "\n")
+				assert.Regexp(t, "(?m)^"+want+"$", lines)
 			}
 			s.Topology.Buffers.SwitchEmulated = 1_000_000
 			differs("bfifo of class %s1 and %d more limit 156250 bytes, want 125000", tc.handle, tc.queues-1)

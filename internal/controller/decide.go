@@ -3,15 +3,15 @@ package controller
 import (
 	"fmt"
 	"time"
+
+	"github.com/netkvlab/netkvlab/scheduler"
 )
 
 // choose picks a decode instance for a request whose prefill has finished (or,
 // with overlap, begun) and asks it for memory. Without a feasible one the
 // request is held, in order, until memory is freed.
 func (c *Serving) choose(now time.Duration, f *flight) {
-	r := &c.scratch
-	r.Prefill, r.PromptTokens, r.OutputTokens = f.prefill, f.req.PromptTokens, f.req.OutputTokens
-	r.Blocks, r.TieBreak = f.req.Blocks, f.req.TieBreak
+	r := c.shown(f)
 	var t0 int64
 	if c.cfg.Stopwatch != nil {
 		t0 = c.cfg.Stopwatch()
@@ -37,11 +37,18 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 	c.expect(f, now, 0)
 }
 
+// shown is what the scheduler sees of a request, until the next call.
+func (c *Serving) shown(f *flight) *scheduler.Request {
+	r := &c.scratch
+	r.Prefill, r.PromptTokens, r.OutputTokens = f.prefill, f.req.PromptTokens, f.req.OutputTokens
+	r.Blocks, r.TieBreak = f.req.Blocks, f.req.TieBreak
+	return r
+}
+
 // hold keeps a request that no instance can take now; when none ever can, it fails.
-// scratch is the request.
 func (c *Serving) hold(f *flight) {
 	t := c.tenantOf(f)
-	if need, have := t.State.Footprint(&c.scratch), t.State.Usable(); need > have {
+	if need, have := t.State.Footprint(c.shown(f)), t.State.Usable(); need > have {
 		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory in whole blocks, an instance has %d", need, have))
 		return
 	}

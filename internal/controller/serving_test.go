@@ -535,3 +535,14 @@ func TestConfigIsChecked(t *testing.T) {
 		})
 	}
 }
+
+// A refused reservation holds its request again, after another request was looked at in
+// between, perhaps one that no instance can ever take.
+func TestARequestIsHeldForItsOwnSizeAndNotForAnothers(t *testing.T) {
+	t.Parallel()
+	c, _ := bench{memory: 10 << 20, requests: []workload.Request{request(0, 0, 600, 5), request(1, 0, 600, 5)}}.start(t)
+	c.scratch = scheduler.Request{PromptTokens: 1 << 30}
+	f := &c.flights[0]
+	c.hold(f)
+	assert.Equal(t, stageHeld, f.stage)
+}
