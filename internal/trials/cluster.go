@@ -21,8 +21,7 @@ type Cluster struct {
 }
 
 // New plans a scenario. A scale.rate of 0 (auto) is planned without scaling, which is right
-// where no packets are sent. The error is of type InvalidError: no host can build the
-// scenario.
+// where no packets are sent. An InvalidError means that no host can build it.
 func New(s *scenarios.Scenario) (*Cluster, error) {
 	scale := s.Scale
 	if scale.Rate == 0 {

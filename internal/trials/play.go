@@ -49,8 +49,7 @@ type Flow struct {
 	Cluster *Cluster
 	// Paths is the ECMP mode; empty means flowworld.PathSlots, as in the packet world.
 	Paths flowworld.Paths
-	// Framing is the share of payload in a link's rate (flowworld.Config.Framing); 0 counts
-	// payload only.
+	// Framing is the payload's share of a link's rate (flowworld.Config.Framing); 0: payload only.
 	Framing float64
 	// Latency, by tier, is that of the emulated links; nil means the scenario's latency.
 	Latency *[4]time.Duration
