@@ -83,8 +83,7 @@ func (t *Trial) decode(i int) int {
 	return -1
 }
 
-// toEvent translates an agent's event; ok is false for events that the driver does not
-// need.
+// toEvent translates an agent's event; ok is false if the driver does not need it.
 func toEvent(m *Member, e *control.Event) (ev controller.Event, ok bool) {
 	ev = controller.Event{
 		Request: int(e.GetRequest()), Attempt: int(e.GetAttempt()), At: time.Duration(e.GetAtPaperNs()),

@@ -19,8 +19,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Options say what happens around a trial. The zero value is right for one lab without
-// others.
+// Options say what happens around a trial. The zero value is right for a single lab.
 type Options struct {
 	// Watch makes a watch of this host for one trial.
 	Watch func() *host.Watch
@@ -129,8 +128,7 @@ func asked(s *scenarios.Scenario) [4]float64 {
 	return [4]float64{2: u.Tier2, 3: u.Tier3}
 }
 
-// prepare drops what an earlier trial left, and returns the bytes that each agent has
-// received so far.
+// prepare drops what an earlier trial left, and returns the bytes received so far per agent.
 func (w *World) prepare(ctx context.Context) (map[string]int64, error) {
 	if err := w.agents.Reset(ctx); err != nil {
 		return nil, err
