@@ -9,8 +9,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// The limits. A figure above the ...Degraded limit makes a run degraded, above the ...Invalid
-// limit invalid.
+// The limits. Beyond ...Degraded a run is degraded, beyond ...Invalid it is invalid.
 const (
 	// Shares of overloaded windows, and how many a trial of any length may have.
 	busyDegraded, busyInvalid = 0.02, 0.20
@@ -19,16 +18,14 @@ const (
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
 	lateDegraded = 50 * time.Millisecond
-	// lossDegraded and lossInvalid are shares of retransmitted segments that drops in shaped queues
-	// do not explain.
+	// lossDegraded and lossInvalid are shares of segments sent again without a drop in a shaped
+	// queue.
 	lossDegraded, lossInvalid = 0.005, 0.05
 	// limitedDegraded is the share of sending time spent waiting for socket buffers.
 	limitedDegraded = 0.05
-	// excessInvalid is the share by which a port may have served more than rate and burst allow in
-	// a window.
+	// excessInvalid is the share by which a port may exceed rate and burst in a window.
 	excessInvalid = 0.02
-	// servedInvalid is the share of its rate that a backlogged port must have carried in its best
-	// window.
+	// servedInvalid is the share of its rate that a backlogged port's best window must carry.
 	servedInvalid = 0.90
 	// strayInvalid is how far a port's bytes may be from the bytes that the records place on it.
 	strayInvalid = 0.02
@@ -41,8 +38,7 @@ const (
 	loneDegraded, loneInvalid = 0.02, 0.20
 )
 
-// Evidence is what a trial measured about its own quality. The zero value is a trial without
-// fault.
+// Evidence is a trial's measurements of its own quality. The zero value has no fault.
 type Evidence struct {
 	// Faults are sentences about what makes the records wrong: bytes that do not add
 	// up, agents that were lost, a fabric that is not what was planned.

@@ -78,8 +78,7 @@ const (
 	// handshake and first exchange, and the protocol's own frames. In a test of 64 streams of two
 	// to six kilobytes on new connections, 400 to 730 bytes per stream came back.
 	connBytes = 1 << 10
-	// slackBytes covers bytes that belong to no stream: probes, and connections that were opened
-	// but not used.
+	// slackBytes covers bytes of no stream: probes, and connections that were not used.
 	slackBytes = 64 << 10
 	// least is the base of a port's relative error if the port should carry less.
 	least = 1 << 20
@@ -89,8 +88,8 @@ const (
 
 // Conserve compares the KV bytes that ports carried in a trial with the bytes that the records'
 // paths place on them. Index 2 x link is the direction from A to B, 2 x link + 1 the way back;
-// -1 means not known. A trial with failed attempts is not judged, since no record places their
-// bytes.
+// -1 means not known. It does not judge trials with failed attempts, whose bytes no record
+// places.
 func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried []int64, records []results.Record) error {
 	due, err := expected(plan, len(carried), records)
 	if err != nil || due == nil {
@@ -145,8 +144,7 @@ func expected(plan *fabric.Plan, ports int, records []results.Record) (*due, err
 	return out, nil
 }
 
-// add places a stream on its path among there, and its acknowledgements on their path among
-// back.
+// add places a stream on one of the paths there, and its acknowledgements on one of back.
 func (d *due) add(s *results.StreamRecord, there, back []fabric.Path) error {
 	if s.Slot < 0 || s.Slot >= len(there) {
 		return fmt.Errorf("path slot %d of %d", s.Slot, len(there))
