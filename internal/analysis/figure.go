@@ -3,7 +3,7 @@ package analysis
 // Change is the relative change from a baseline in per cent: negative is less.
 func Change(policy, baseline float64) float64 { return 100 * (policy/baseline - 1) }
 
-// Unit says what a figure is.
+// Unit is the unit of a figure.
 type Unit string
 
 // The units.
@@ -68,8 +68,7 @@ func (f Figure) estimate(keys []Key, seedsEnough int) (Estimate, bool) {
 	return estimate(value, keys, f.on(keys).shares(), seedsEnough), true
 }
 
-// Minus returns the figure minus another, over requests that both have. It is false if either is
-// not defined.
+// Minus returns the figure minus another, over requests that both have; false if undefined.
 func (f Figure) Minus(other Figure, keys []Key) (Estimate, bool) {
 	x, okX := f.Value(keys)
 	y, okY := other.Value(keys)

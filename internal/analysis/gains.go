@@ -97,8 +97,8 @@ type effect struct {
 	bySeed  Column // each seed's gain, stored under its request 0; only seeds whose gain is defined
 }
 
-// effect computes the gain. Its interval uses the seeds' own gains, or the batches of a single
-// seed.
+// effect computes the gain. Its interval is from the seeds' gains, or from a single seed's
+// batches.
 func (f Figure) effect(keys []Key) *effect {
 	e := &effect{gain: f, keys: keys}
 	if e.Value, e.defined = f.Value(keys); !e.defined {
@@ -132,7 +132,7 @@ func (e *effect) value() *float64 {
 	return &e.Value
 }
 
-// reason says why there is no value.
+// reason says why the value is missing.
 func (e *effect) reason(metric string) string {
 	switch {
 	case e.defined:

@@ -10,11 +10,9 @@ import (
 )
 
 const (
-	// redraws is the number of repeated flow-world runs on the packet run's seeds, each with other
-	// tie-break draws.
+	// redraws is the number of further flow runs per packet seed, each with other tie-break draws.
 	redraws = 20
-	// mostRequests bounds the requests of the runs that only narrow intervals: half a minute on two
-	// CPUs.
+	// mostRequests bounds the runs that only narrow intervals: half a minute on two CPUs.
 	mostRequests = 800_000
 )
 

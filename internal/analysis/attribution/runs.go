@@ -76,8 +76,7 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 // pathSeed makes the stages' path draws independent of the requests' own.
 const pathSeed = 0x6e65746b766c6162
 
-// drawAgain gives the requests new path draws, independent of their own and the same for every
-// policy and stage.
+// drawAgain gives the requests new, independent path draws, equal for every policy and stage.
 func drawAgain(requests []workload.Request, seed uint64) []workload.Request {
 	out := slices.Clone(requests)
 	for i := range out {

@@ -57,8 +57,7 @@ func moved(r *results.Record) bool {
 	return r.Status == results.Completed && len(r.Streams) > 0 && r.TransferMS > 0
 }
 
-// linkNames numbers directed links by the nodes at their ends, and by the NIC where an end is an
-// instance.
+// linkNames numbers directed links by the nodes at their ends, and at an instance by its NIC.
 type linkNames map[linkName]int
 
 type linkName struct {
