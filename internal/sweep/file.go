@@ -24,8 +24,7 @@ type File struct {
 	// Settings apply to every cell; each is like "topology.pods=2".
 	Settings []string
 	Axes     []Axis
-	// Policies and Seeds, if given, replace the scenario's. Policies is a YAML list as in a
-	// scenario.
+	// Policies and Seeds, if given, replace the scenario's. Policies is YAML, as in a scenario.
 	Policies string
 	Seeds    string
 	// Worlds are packet, flow or both; none means the flow world.

@@ -11,8 +11,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/analysis"
 )
 
-// Map holds the numbers of a picture: one value per cell over two axes, NaN where there is none
-// yet.
+// Map holds the numbers of a picture: one value per cell over two axes, NaN if missing.
 type Map struct {
 	Title  string
 	X, Y   string // axis names; Y is empty with one axis

@@ -66,9 +66,8 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// ownPolicies replaces bare names in a list of policies. A name that is the label of one of the
-// scenario's policies becomes that policy with its weights, so that a sweep need not repeat
-// them.
+// ownPolicies replaces bare names in a list of policies. The label of one of the scenario's
+// policies becomes that policy with its weights, so that sweeps need not repeat them.
 func ownPolicies(own *scenarios.Scenario, list string) (string, error) {
 	if list == "" {
 		return "", nil

@@ -35,8 +35,7 @@ func read(ref string) (name string, data []byte, base string, err error) {
 	return ref, data, filepath.Dir(ref), nil
 }
 
-// scenarioRef returns the scenario in the form for Load: a name stays, a path is relative to
-// base.
+// scenarioRef returns the scenario as Load needs it: a name, or a path made relative to base.
 func scenarioRef(base, ref string) string {
 	if _, embedded := scenarios.Embedded(ref); embedded || filepath.IsAbs(ref) {
 		return ref

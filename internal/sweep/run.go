@@ -26,8 +26,7 @@ type Options struct {
 	Jobs    int // trials of the flow world at once; 0: one per CPU
 	// Progress is called after every trial, one call at a time; left is 0 while it is not known.
 	Progress func(done, total int, left time.Duration)
-	// Clock gives the time for progress and, in nanoseconds, for timed decisions; nil means the
-	// wall clock.
+	// Clock gives the time for progress and for timed decisions; nil means the wall clock.
 	Clock func() time.Time
 	// Labs plays the packet world's part; a sweep with a packet world is refused without it.
 	Labs Labs
@@ -80,8 +79,7 @@ type trial struct {
 func (r *Row) trial() trial { return trial{r.Cell, r.Policy, r.Seed, r.World} }
 
 // Run plays the missing trials of a sweep. When the context ends, Run returns the finished
-// trials with the context's error. It writes table and pictures from all trials that are
-// finished.
+// trials with the context's error. It writes table and pictures of all finished trials.
 func Run(ctx context.Context, s *Sweep, opt Options) (*Result, error) {
 	if s.Packet() && opt.Labs == nil {
 		return nil, errors.New("a sweep of the packet world needs labs, which this call has none of")

@@ -107,8 +107,8 @@ func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
 	return openCells(dir, s)
 }
 
-// begin marks an empty folder as the sweep's. The plan is written last: a folder without a plan
-// counts as empty.
+// begin marks an empty folder as the sweep's. It writes the plan last: without one, nothing
+// counts.
 func begin(dir string, s *Sweep, p plan) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

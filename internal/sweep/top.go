@@ -180,8 +180,7 @@ func (p *parser) scales(n *yaml.Node, path string) ([]Scale, error) {
 	return out, err
 }
 
-// value reads a plain value for the keys of the axis, or {label, set, scale} with its own
-// settings.
+// value reads a plain value for the axis's keys, or {label, set, scale} with its own settings.
 func (p *parser) value(n *yaml.Node, path string, keys []string) (Value, error) {
 	v := Value{line: n.Line}
 	if n.Kind != yaml.MappingNode {

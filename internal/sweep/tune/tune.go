@@ -68,8 +68,7 @@ func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, err
 	return &out, fmt.Sprintf("%s of the trace from %v, %s", t.Length, t.Start, said), nil
 }
 
-// slice returns a window of the trace next to the scenario's: the one after it, or else the one
-// before it.
+// slice returns a window of the trace next to the scenario's: after it, or else before it.
 func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 	t := *s.Workload.Trace
 	if t.Length == 0 {
