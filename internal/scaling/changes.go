@@ -13,8 +13,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// forwarding is the time of an idle host itself in a round trip over six hops
-// (docs/fidelity.md).
+// forwarding is an idle host's part of a round trip over six hops (docs/fidelity.md).
 const forwarding = 25 * time.Microsecond
 
 // Changes compares what scaling does not preserve with the unscaled cluster: the packets of a

@@ -31,15 +31,14 @@ const (
 	coresPerDecoding = 0.0035
 	// eased is how many times more a core forwards in trials than in the calibration, at fewer than
 	// eight segments per burst. In the calibration all links are backlogged, and each packet waits
-	// for a timer at each link. Measured with 3 to 9 fabrics at S = 800 to 1600 (560,000 against
+	// for a timer at each link. Measured with 3 to 9 fabrics, S = 800 to 1600 (560,000 against
 	// 400,000).
 	eased = 1.4
 	// crowded is the factor on a core's forwarding in a fabric with more agents than crowd, where
 	// packets miss the CPU caches: 1024gpu at S = 800 took a third more CPU than the same packets
 	// in a small fabric.
 	crowd, crowded = 64, 0.7
-	// atMostRequests and atMostTrials bound the estimate: a longer run is assumed to have the load
-	// of its beginning.
+	// atMostRequests and atMostTrials bound the estimate: a longer run counts as its beginning.
 	atMostRequests, atMostTrials = 2000, 12
 )
 
@@ -190,8 +189,7 @@ func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
 	return backgroundShare * bits / (8 * host.FrameBytes) / p.Scale.Time
 }
 
-// busy returns how many cores a host needs at a scale, on average and in the busiest hundredth
-// of the windows.
+// busy returns the cores needed at a scale, on average and in the busiest hundredth of windows.
 func (d *Demand) busy(perCore, rate float64) (mean, peak float64) {
 	fixed := coresPerAgent*float64(d.agents) + d.background/rate/perCore
 	if len(d.windows) == 0 {
