@@ -28,12 +28,11 @@ type Calibration struct {
 	Date     time.Time `json:"date"`
 	// Steps are what a core forwards per grain, with full links and a host that is not full.
 	Steps []Step `json:"steps"`
-	// OneFlow is the throughput of a single flow over six hops, Saturated that of all cores when
-	// the flows need more.
+	// OneFlow is the throughput of one flow over six hops, Saturated the most that all cores carry.
 	OneFlow   Throughput `json:"one_flow"`
 	Saturated Throughput `json:"saturated"`
-	// TimerIdle and TimerLoaded are the lateness of timers on the idle host, and with full links of
-	// 125 Mbit/s.
+	// TimerIdle is the lateness of timers on the idle host, TimerLoaded at full links of 125
+	// Mbit/s.
 	TimerIdle   Lateness `json:"timer_idle"`
 	TimerLoaded Lateness `json:"timer_loaded"`
 	// Others is the share of the CPUs that other programs used before or after the measurement.
@@ -61,19 +60,17 @@ const CalibrationDir = "/var/cache/netkvlab"
 const (
 	calibrationFormat = 1
 	calibrationFile   = "calibration.json"
-	// validFor is how long a calibration is valid: hosts also change in ways that kernel and CPU do
-	// not show.
+	// validFor bounds a calibration's age: hosts also change in ways that kernel and CPU do not
+	// show.
 	validFor = 90 * 24 * time.Hour
-	// othersPrinted is the share of the CPUs used by other programs from which the report mentions
-	// it.
+	// othersPrinted is the CPU share of other programs from which the report mentions it.
 	othersPrinted = 0.05
 )
 
 // ErrNone says that this host was never calibrated, and how to do it.
 var ErrNone = errors.New("this host is not calibrated, so cautious constants hold: `netkvlab doctor --calibrate` measures what it carries")
 
-// NewCalibration returns a calibration of this host with the current time, still without
-// measurements.
+// NewCalibration returns a calibration of this host at this time, still without measurements.
 func NewCalibration(proc string, now time.Time) (*Calibration, error) {
 	m, err := Describe(proc, "", nil)
 	if err != nil {

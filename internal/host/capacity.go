@@ -35,9 +35,8 @@ type Capacity struct {
 	Calibrated bool
 }
 
-// Uncalibrated returns the capacity of a host of which only the number of cores is known. Its
-// steps are the lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md), to be on
-// the safe side.
+// Uncalibrated returns a cautious capacity for a host with the given cores. Its steps are the
+// lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md).
 func Uncalibrated(cores int) Capacity {
 	return Capacity{Cores: cores, Steps: []Step{
 		{Rate: 10e6, Segments: 2, HopsPerCore: 290e3},
@@ -51,8 +50,7 @@ func Uncalibrated(cores int) Capacity {
 const unmeasured = 0.6
 
 // PerCore returns the packet-hops per second that one core forwards in a fabric with the given
-// narrowest links and bursts (see Grain). It uses the coarsest step that is not coarser than
-// that.
+// narrowest links and bursts (see Grain). It uses the coarsest step up to that grain.
 func (c Capacity) PerCore(narrowest scenarios.BitsPerSecond, segments int) float64 {
 	best := Step{}
 	for _, s := range c.Steps {
@@ -75,8 +73,7 @@ func (c Capacity) PerCore(narrowest scenarios.BitsPerSecond, segments int) float
 // else.
 func (c Capacity) Of(p *fabric.Plan) float64 { return c.PerCore(Grain(p)) * float64(c.Cores) }
 
-// Grain returns the rate of a plan's narrowest link and the most segments in a sender's burst,
-// without NVLinks.
+// Grain returns the rate of a plan's narrowest link, NVLinks excluded, and the largest burst.
 func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 	for i := range p.Links {
 		l := &p.Links[i]
@@ -91,9 +88,8 @@ func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 	return narrowest, segments
 }
 
-// FullLoad returns the packet-hops per second of a fabric with as many transfers as fit: the
-// core links are full, with six hops per packet, and the rest of the senders' NICs too, with
-// four.
+// FullLoad returns the packet-hops per second of a full fabric: the core links with six hops per
+// packet, and the rest of the senders' NICs with four.
 func FullLoad(p *fabric.Plan) float64 {
 	var nics, cores float64 // emulated bits per second, one direction
 	for i := range p.Links {

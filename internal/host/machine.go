@@ -91,8 +91,7 @@ func readMachine(m *results.Machine, proc string) error {
 	return errors.Join(errs...)
 }
 
-// sysctl reads a kernel parameter, its values separated by single spaces; "" if this kernel does
-// not have it.
+// sysctl reads a kernel parameter, its values separated by single spaces; "" if it is missing.
 func sysctl(proc, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(proc, "sys", filepath.FromSlash(strings.ReplaceAll(name, ".", "/"))))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +112,7 @@ func meminfo(proc string) (procfs.Meminfo, error) {
 	return m, nil
 }
 
-// AvailableMemory is the memory that can be used without swapping, in bytes, as estimated by the
-// kernel.
+// AvailableMemory is the kernel's estimate of the bytes that can be used without swapping.
 func AvailableMemory(proc string) (int64, error) {
 	m, err := meminfo(proc)
 	if err != nil {
