@@ -25,8 +25,7 @@ type Options struct {
 	Runtime  nodes.Runtime
 	Progress *Progress
 	Version  string
-	// Containers are those of this host's engine, to remove and list labs of any process; nil means
-	// none.
+	// Containers are those of this host's engine, for labs of any process; nil means none.
 	Containers Containers
 	// ContainersOf returns those of the engine at an address: a lab may have been made with another
 	// engine than the current one (sudo drops DOCKER_HOST). Nil means that there is no other.
@@ -95,8 +94,7 @@ func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err err
 	return l, l.setPhase(PhaseReady)
 }
 
-// raise makes fabric and agents: the fabric first, unless the agents come with the namespaces
-// that the fabric uses.
+// raise makes fabric and agents: the fabric first, unless agents come with their namespaces.
 func (l *Lab) raise(ctx context.Context) error {
 	housing, ok := l.opt.Runtime.(nodes.Housing)
 	if !ok {

@@ -100,8 +100,7 @@ func (p PortDetail) Text() string {
 	return text
 }
 
-// Inspect describes a lab, including what each agent holds. It takes no lock, so it works during
-// a run.
+// Inspect describes a lab and what each agent holds. It takes no lock, so it works during a run.
 func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 	info, err := Look(ctx, name, opt)
 	if err != nil {

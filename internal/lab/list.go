@@ -69,8 +69,7 @@ func (i Info) Since() string {
 	return i.Created.Local().Format(time.DateTime)
 }
 
-// All returns the names of all labs: those with a folder, and those that only the kernel or an
-// engine knows.
+// All names all labs: those with a folder, and those that only the kernel or an engine knows.
 func All(ctx context.Context, opt Options) ([]string, error) {
 	names, err := opt.Store.Labs()
 	if err != nil {

@@ -48,8 +48,7 @@ func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 // mournAtMost bounds how many dead agents are reported one by one.
 const mournAtMost = 3
 
-// mourn reports what is known about dead agents. After the removal this can no longer be found
-// out.
+// mourn reports what is known about dead agents. After the removal this is no longer possible.
 func (l *Lab) mourn(ctx context.Context) {
 	told := 0
 	for _, a := range l.Agents {
