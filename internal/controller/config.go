@@ -43,8 +43,7 @@ type Config struct {
 	// of service; 0 means no limit.
 	AnswerTimeout time.Duration
 
-	// Stopwatch reads a monotonic clock in nanoseconds to time decisions; with nil they are not
-	// timed.
+	// Stopwatch reads a monotonic clock in nanoseconds to time decisions; nil: not timed.
 	Stopwatch func() int64
 }
 
@@ -91,8 +90,7 @@ func EmulatedBytes(paper int64, rateScale float64) int64 {
 	return int64(math.Ceil(float64(paper) / rateScale))
 }
 
-// splitStreams splits a payload over n connections as evenly as whole bytes allow, in emulated
-// and in paper units.
+// splitStreams splits a payload evenly into whole bytes over n connections, in both units.
 func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path int)) []Stream {
 	out := make([]Stream, n)
 	for s := range out {

@@ -18,8 +18,7 @@ type Driver interface {
 	Done() bool
 	// Cut ends the trial early: requests in progress become incomplete with the reason.
 	Cut(now time.Duration, reason string)
-	// Records returns one record per request, in request order. Requests that have not ended are
-	// marked incomplete.
+	// Records returns one record per request, in order. Unfinished requests are incomplete.
 	Records() []results.Record
 	// Progress returns the numbers of ended requests and of all requests.
 	Progress() (ended, total int)
@@ -32,8 +31,8 @@ type ActionKind uint8
 const (
 	// DoPrefill: instance Prefill computes the prompt of Tokens.
 	DoPrefill ActionKind = iota + 1
-	// DoReserve: instance Decode reserves memory for Tokens + OutputTokens, and reuses those of
-	// Blocks that it holds.
+	// DoReserve: instance Decode reserves memory for Tokens + OutputTokens. It reuses Blocks that
+	// it holds.
 	DoReserve
 	// DoTransfer: Source sends Streams to Dest.
 	DoTransfer
@@ -47,8 +46,7 @@ type Action struct {
 	Kind    ActionKind
 	Request int
 	Attempt int
-	// Prefill and Decode are instance indices; for explicit flows they are the sending and
-	// receiving endpoints.
+	// Prefill and Decode are instance indices; for explicit flows the sender and the receiver.
 	Prefill, Decode int
 
 	Tokens, OutputTokens int

@@ -77,8 +77,7 @@ func (c *Serving) overdue(now time.Duration) {
 	}
 }
 
-// Postpone moves every deadline and the drain limit by the time for which the controller did not
-// run.
+// Postpone moves every deadline and the drain limit by a pause of the controller.
 func (c *Serving) Postpone(by time.Duration) {
 	for i := range c.watches {
 		c.watches[i].due += by // the same for all, so the heap stays ordered
