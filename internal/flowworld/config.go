@@ -33,15 +33,13 @@ type Config struct {
 	Decode  *engine.DecodeConfig
 
 	Paths Paths
-	// Framing is flowsim.Options.Framing: 0 for payload at the full rate, or else the share of
-	// payload in frames.
+	// Framing is flowsim.Options.Framing: 0 for payload at the full rate, or its share in frames.
 	Framing float64
 	// Latency is added to each transfer by its tier, and Setup to all transfers.
 	Latency [4]time.Duration
 	Setup   time.Duration
-	// Pieces is the number of pieces in which a prompt's transfer leaves while its prefill
-	// computes; nil: it leaves after the prefill. Only Replay uses it; a controller's actions
-	// contain it.
+	// Pieces is the number of pieces in which a prompt's transfer leaves during its prefill; nil:
+	// it leaves afterwards. Only Replay uses it; a controller's actions contain it.
 	Pieces func(promptTokens int) int
 	// Timeout ends a transfer that takes longer, from its action on (overlapped: from the end of
 	// the prefill); 0 means no limit.
