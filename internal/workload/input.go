@@ -3,8 +3,7 @@ package workload
 import "fmt"
 
 // InputError is a fault of the user's input: a trace or flow file that is missing, broken or
-// empty. It is separate from faults of this program and of the host, since another file solves
-// it.
+// empty. It is separate from faults of this program and host, since another file solves it.
 type InputError struct {
 	File string // as the scenario names it; "" when Err names it
 	Line int    // 1-based; 0 for the file as a whole

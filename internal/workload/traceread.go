@@ -111,8 +111,7 @@ func (t *traceReader) line() ([]byte, error) {
 	return t.buf, nil
 }
 
-// take parses a line and keeps its row if it is in the window; done says that no further line is
-// needed.
+// take parses a line and keeps its row if it is in the window; done: no more lines are needed.
 func (t *traceReader) take(line []byte) (done bool, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		t.report.BlankLines++
