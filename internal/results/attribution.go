@@ -111,8 +111,8 @@ type AloneCheck struct {
 	LimitP99Pct float64 `json:"limit_p99_pct"`
 	Within      bool    `json:"within"`  // both limits are kept
 	Streams     int     `json:"streams"` // the most streams of one transfer
-	// BackUnknown counts transfers whose acknowledgements' path is not known. They may have met
-	// others there.
+	// BackUnknown counts transfers with unknown paths of acknowledgements, which may have met
+	// others.
 	BackUnknown int `json:"back_unknown,omitempty"`
 	// Tiers has the same figures for each tier, "0" to "3", that has such transfers.
 	Tiers map[string]AloneFigures `json:"tiers"`

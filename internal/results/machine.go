@@ -18,8 +18,7 @@ type Machine struct {
 	// run's sockets used the scenario's transfer.congestionControl.
 	CongestionControls []string `json:"congestion_controls"`
 	CongestionControl  string   `json:"congestion_control"`
-	// Sysctls are the host's settings that affect the agents' TCP; those that the kernel does not
-	// have are absent.
+	// Sysctls are the host's settings that affect the agents' TCP; missing ones are absent.
 	Sysctls map[string]string `json:"sysctls"`
 	// Runtimes maps a container runtime to its version; empty when none was used.
 	Runtimes map[string]string `json:"runtimes"`

@@ -109,8 +109,7 @@ type SpoiledAttempt struct {
 
 // FidelityFigures are a packet run's measurements of its own quality.
 type FidelityFigures struct {
-	// Windows counts windows of 250 ms, BusyWindows those with less than 10 % idle time of the
-	// host.
+	// Windows counts windows of 250 ms, BusyWindows those with the host less than 10 % idle.
 	Windows     int     `json:"windows"`
 	BusyWindows int     `json:"busy_windows"`
 	IdlePct     float64 `json:"idle_pct"`
@@ -121,8 +120,7 @@ type FidelityFigures struct {
 	TimerLateMS float64 `json:"timer_late_ms"` // the worst of any agent
 	Retransmits int64   `json:"retransmits"`   // segments
 	QueueDrops  int64   `json:"queue_drops"`   // packets, each of several segments
-	// UnexplainedLossPct is the share of segments that were sent again without a drop in a shaped
-	// queue.
+	// UnexplainedLossPct is the share of segments sent again without a drop in a shaped queue.
 	UnexplainedLossPct float64 `json:"unexplained_loss_pct"`
 	// BufferLimitedPct is the share of sending time in which senders waited for socket buffers.
 	BufferLimitedPct float64 `json:"buffer_limited_pct"`
