@@ -129,7 +129,7 @@ func decisions(b *bytes.Buffer, a *results.Attribution, width int) {
 }
 
 // luck finds the decisions step of a policy's mean transfer, if it was compared with other
-// tie-break draws.
+// draws.
 func luck(a *results.Attribution, policy string) *results.Step {
 	for i := range a.Means {
 		w := &a.Means[i]
