@@ -34,7 +34,7 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode maps an error to an exit code. An interruption has priority over the errors that it
+// exitCode maps an error to an exit code. An interruption comes before the errors that it
 // caused.
 func exitCode(err error) int {
 	var status exitStatus
@@ -53,8 +53,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// invalid reports whether the fault is in the user's input: the command line, the scenario, or a
-// file that it names.
+// invalid reports a fault in the user's input: the command line, the scenario, or a file of it.
 func invalid(err error) bool {
 	var usage usageError
 	var scenario *scenarios.Error
