@@ -34,8 +34,7 @@ func imported(t *testing.T, name, file string) {
 	t.Cleanup(func() { _ = exec.Command("docker", "rmi", name).Run() })
 }
 
-// TestSixteenContainersAreUpAndGoneInTime builds the paper's cluster until its 16 agents are
-// connected and answer.
+// TestSixteenContainersAreUpAndGoneInTime builds the paper's cluster until its 16 agents answer.
 func TestSixteenContainersAreUpAndGoneInTime(t *testing.T) {
 	needDocker(t)
 	clean(t)
@@ -262,8 +261,7 @@ func TestContainersAreFoundByLabel(t *testing.T) {
 	assert.Contains(t, mustRun(t, "down", "e2e-label").stdout, "nothing to remove")
 }
 
-// TestLeashOfContainers: after `up` was killed without a chance to clean up, no agent still
-// works.
+// TestLeashOfContainers: after `up` was killed without a clean-up, no agent still works.
 func TestLeashOfContainers(t *testing.T) {
 	needDocker(t)
 	clean(t)

@@ -17,8 +17,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// A shell inside a lab requests the lab's removal: the lab is removed, and the shell keeps
-// running.
+// A shell inside a lab requests its removal: the lab is removed, the shell keeps running.
 func TestDownFromInsideTheLab(t *testing.T) {
 	for _, tt := range []struct{ name, enter string }{
 		{"ip netns exec", "ip netns exec e2e-inside.d0"},
