@@ -162,8 +162,7 @@ func (s *goScope) expand(name string, call *ast.CallExpr, within *goFunction) []
 	return lines
 }
 
-// fill replaces the marks of parameters by arguments. A variadic parameter becomes several
-// words.
+// fill replaces the marks of parameters by arguments. A variadic one becomes several words.
 func (f *goFunction) fill(words, arguments []string) []string {
 	var out []string
 	for _, w := range words {

@@ -28,8 +28,7 @@ func (f *finder) addScript(name, text string) error {
 	return nil
 }
 
-// addText adds the commands of a script within a command line. A text with holes may not be a
-// valid script.
+// addText adds the commands of a script within a command line. With holes it may be invalid.
 func (f *finder) addText(where, text string) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), where)
 	if err != nil {
@@ -63,8 +62,7 @@ func shellFunctions(file *syntax.File) map[string][][]string {
 	return functions
 }
 
-// addCall adds a command or, for a function of the script, the commands that it runs with these
-// arguments.
+// addCall adds a command or, for a function of the script, the commands in the function.
 func (f *finder) addCall(where string, words []string, depth int) {
 	if len(words) == 0 {
 		return
@@ -81,8 +79,7 @@ func (f *finder) addCall(where string, words []string, depth int) {
 	}
 }
 
-// fill puts a function's arguments into a call in its body; has is false if the call uses no
-// arguments.
+// fill puts a function's arguments into a call in its body; has is false if it uses none.
 func fill(call, arguments []string) (filled []string, has bool) {
 	for _, w := range call {
 		switch {
