@@ -72,8 +72,8 @@ func plan(s *scenarios.Scenario, scale scenarios.Scale, l *loads) (*Cluster, err
 	return &Cluster{Scenario: s, Plan: p, loads: l}, nil
 }
 
-// InvalidError says that what was asked for is wrong on any host: a name that no lab can
-// have, a scenario that cannot be made into a fabric.
+// InvalidError means that the input is wrong on any host: a name that no lab can have, a
+// scenario that cannot be made into a fabric.
 type InvalidError struct{ error }
 
 // Invalidf makes an InvalidError.
