@@ -46,8 +46,8 @@ func Ratios() []float64 {
 	return []float64{0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, math.NaN()}
 }
 
-// HeldOut returns the scenario to tune on: the same with other seeds or, for a trace, another
-// slice of it. The string describes these seeds or this slice.
+// HeldOut returns the scenario to tune on: the same with other seeds and, for a trace, another
+// slice of it. The string describes these seeds and this slice.
 func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, error) {
 	out := *s
 	out.Seeds = nil
