@@ -26,7 +26,7 @@ type Calibration struct {
 	CPUModel string    `json:"cpu_model,omitempty"`
 	CPUs     int       `json:"cpus"` // usable by this process
 	Date     time.Time `json:"date"`
-	// Steps are what a core forwards per grain, with full links and a host that is not full.
+	// Steps are what a core forwards per grain, with full links and idle time left on the host.
 	Steps []Step `json:"steps"`
 	// OneFlow is the throughput of one flow over six hops, Saturated the most that all cores carry.
 	OneFlow   Throughput `json:"one_flow"`

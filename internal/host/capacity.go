@@ -45,8 +45,8 @@ func Uncalibrated(cores int) Capacity {
 	}}
 }
 
-// unmeasured is the factor for a grain finer than all measured ones, relative to the finest
-// measured: with bursts half as long, a core forwards a third to a half fewer packets.
+// unmeasured is the factor on the lowest step for bursts shorter than all measured ones: with
+// bursts half as long, a core forwards a third to a half fewer packets.
 const unmeasured = 0.6
 
 // PerCore returns the packet-hops per second that one core forwards in a fabric with the given
