@@ -10,8 +10,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt: checked by the ports' counters of the
-// background class.
+// TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt: by the ports' counters per class;
+// background's has no bytes of transfers.
 func TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt(t *testing.T) {
 	for _, kind := range []string{"udp", "tcp"} {
 		t.Run(kind, func(t *testing.T) {
