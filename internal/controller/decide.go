@@ -38,7 +38,7 @@ func (c *Serving) choose(now time.Duration, f *flight) {
 }
 
 // hold keeps a request that no instance can take now. If none will ever be able to, the request
-// fails.
+// fails. c.scratch must describe the request.
 func (c *Serving) hold(f *flight) {
 	t := c.tenantOf(f)
 	if need, have := t.State.Footprint(&c.scratch), t.State.Usable(); need > have {
