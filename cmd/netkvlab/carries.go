@@ -33,8 +33,8 @@ func (a *app) calibrate(ctx context.Context) error {
 	return c.Print(a.stdout)
 }
 
-// carries is what this host carries, by its calibration or by cautious constants. progress
-// is told why it is the constants.
+// carries returns what this host carries, by its calibration or by cautious constants. It
+// reports to progress why it uses the constants.
 func (a *app) carries(progress *lab.Progress) host.Capacity {
 	c, why := host.Carries(a.calibration, host.Proc, time.Now())
 	if why != nil {
@@ -43,13 +43,13 @@ func (a *app) carries(progress *lab.Progress) host.Capacity {
 	return c
 }
 
-// fabrics makes the fabrics of a command that was given --parallel.
+// fabrics returns the Fabrics of a command for its --parallel flag.
 func (a *app) fabrics(parallel string, opt lab.Options) *experiment.Fabrics {
 	n, _ := strconv.Atoi(parallel) // auto: 0
 	return &experiment.Fabrics{Lab: opt, Parallel: n, Carries: sync.OnceValue(func() host.Capacity { return a.carries(opt.Progress) })}
 }
 
-// checkParallel refuses what is no number of fabrics.
+// checkParallel refuses an invalid number of fabrics.
 func checkParallel(parallel string) error {
 	if n, err := strconv.Atoi(parallel); parallel != parallelAuto && (err != nil || n < 1) {
 		return usagef("--parallel: must be %s or 1 and more, got %q", parallelAuto, parallel)

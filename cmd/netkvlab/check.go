@@ -44,7 +44,7 @@ default written out. All faults of a file are listed, each as file:line: key: wh
 	return cmd
 }
 
-// noteHost says where a valid scenario asks for what this host lacks: another may have it.
+// noteHost prints what a valid scenario needs that this host lacks. Another host may have it.
 func (a *app) noteHost(s *scenarios.Scenario) {
 	have := host.CongestionControls()
 	if want := s.Transfer.CongestionControl; len(have) > 0 && !slices.Contains(have, want) {
@@ -62,7 +62,7 @@ func (a *app) validate(ctx context.Context, ref string, settings []string) (*sce
 	if err != nil {
 		return nil, err
 	}
-	// The workload first: auto looks at what it asks for.
+	// Check the workload first: auto uses its load.
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

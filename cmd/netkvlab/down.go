@@ -39,7 +39,7 @@ name and its links, and ends with them.`,
 					return err
 				}
 			}
-			engines := opt.Engines(names) // the labs' own are forgotten with them
+			engines := opt.Engines(names) // before the removal, which also removes the labs' engine addresses
 			removed, err := lab.DownAll(cmd.Context(), names, opt)
 			errs := []error{err}
 			if all {
@@ -56,8 +56,8 @@ name and its links, and ends with them.`,
 	return cmd
 }
 
-// dropImages removes the agent images: with --all nothing of any lab is to stay on the host.
-// Its calibration is of the host and stays.
+// dropImages removes the agent images: --all leaves nothing of any lab on the host. The
+// calibration belongs to the host and stays.
 func dropImages(ctx context.Context, opt lab.Options, engines []lab.Containers) error {
 	var errs []error
 	for _, engine := range engines {

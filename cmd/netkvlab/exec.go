@@ -12,7 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// exitStatus is a command's own exit code, passed on.
+// exitStatus is the exit code of the command that was run.
 type exitStatus int
 
 func (e exitStatus) Error() string { return "" }
@@ -43,9 +43,9 @@ func (a *app) execCommand() *cobra.Command {
 	}
 }
 
-// commandsSignals takes the signals that end other commands and leaves them to the one that
-// is run: a shell lives on after Ctrl-C, and tcpdump prints its counts. On a
-// terminal that command is in the foreground with us and has Ctrl-C from there already.
+// commandsSignals receives the signals that would end netkvlab, so that they are forwarded to
+// the command: a shell continues after Ctrl-C, and tcpdump prints its counts. On a terminal the
+// command is in our foreground process group and gets Ctrl-C directly.
 func commandsSignals() (<-chan os.Signal, func()) {
 	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)

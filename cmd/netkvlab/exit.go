@@ -24,7 +24,7 @@ const (
 	exitInterrupted = 130
 )
 
-// errNotGood says that a run's verdict does not satisfy --strict.
+// errNotGood means that a run's verdict does not satisfy --strict.
 var errNotGood = errors.New("the fidelity verdict is not good")
 
 // usageError is a mistake in how the command was called.
@@ -34,7 +34,8 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode maps an error to the contract. An interruption outranks the errors it caused.
+// exitCode maps an error to an exit code. An interruption comes before the errors that it
+// caused.
 func exitCode(err error) int {
 	var status exitStatus
 	switch {
@@ -52,7 +53,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// invalid says that the user can mend it: the command line, the scenario, or a file it names.
+// invalid reports a fault in the user's input: the command line, the scenario, or a file of it.
 func invalid(err error) bool {
 	var usage usageError
 	var scenario *scenarios.Error
@@ -61,26 +62,26 @@ func invalid(err error) bool {
 	return errors.As(err, &usage) || errors.As(err, &scenario) || errors.As(err, &input) || errors.As(err, &request)
 }
 
-// printError shows an error once; joined errors take a line each.
+// printError prints an error once, with one line per joined error.
 func printError(w io.Writer, err error) {
 	shown := map[string]bool{}
 	for _, e := range flat(err) {
 		text := e.Error()
 		if errors.As(e, new(exitStatus)) || text == context.Canceled.Error() || unread(e) || shown[text] {
-			continue // the command has said itself what it had to say
+			continue // the command itself has printed its message
 		}
 		shown[text] = true
 		fmt.Fprintln(w, "netkvlab:", text)
 	}
 }
 
-// unread says that who read our output has enough of it, as head(1) does.
+// unread reports whether the reader of our output has closed it, as head(1) does.
 func unread(err error) bool {
 	var at *fs.PathError
 	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at, unix.EPIPE)
 }
 
-// flat takes joined errors apart. Errors that only mention others in their text stay whole.
+// flat splits joined errors. It does not split errors that contain others in their text.
 func flat(err error) []error {
 	var list interface{ Unwrap() []error }
 	if !errors.As(err, &list) || err.Error() != joined(list.Unwrap()) {

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leashFileEnv names a file that an agent's starter keeps locked as long as it lives.
+// leashFileEnv names a file that the process that started an agent keeps locked until it ends.
 const leashFileEnv = "NETKVLAB_LEASH_FILE"
 
-// leashedByFile returns a context that ends when the lock on a file is given up: an
-// agent in a container inherits no descriptor that could tell it of its starter's
-// end. The goroutine lives as long as the process: nothing but that ends its wait.
+// leashedByFile returns a context that ends when the lock on a file is released. An agent in a
+// container inherits no descriptor that would show the end of the process that started it. The
+// goroutine lives as long as the process, since its wait cannot be cancelled.
 func leashedByFile(ctx context.Context, path string) (context.Context, error) {
 	if path == "" {
 		return ctx, nil

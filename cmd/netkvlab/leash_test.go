@@ -23,7 +23,7 @@ func TestAgentOnALeashOfAFileEndsWithItsStarter(t *testing.T) {
 		t.Fatal("it ended while its starter lives")
 	case <-time.After(20 * time.Millisecond):
 	}
-	require.NoError(t, held.Close()) // as the kernel does when the starter dies
+	require.NoError(t, held.Close()) // as the kernel does when the process dies
 	select {
 	case <-ctx.Done():
 	case <-time.After(10 * time.Second):

@@ -109,7 +109,7 @@ func (a *app) inspectCommand() *cobra.Command {
 	}
 }
 
-// printLab shows a lab that was just left standing.
+// printLab prints a new lab that `up -d` leaves running.
 func (a *app) printLab(info lab.Info) error {
 	if a.output == "json" {
 		return a.printJSON(info)

@@ -1,7 +1,6 @@
-// Command netkvlab builds an emulated datacenter network on this host, moves KV
-// caches through it under competing scheduling policies, and says what each
-// policy's time to first token is. It is also, under the name kvagent, the agent
-// that runs on every emulated instance: one static binary does both.
+// Command netkvlab builds an emulated datacenter network on this host, moves KV caches through
+// it under competing scheduling policies, and measures each policy's time to first token. Under
+// the name kvagent the same static binary is the agent that runs on every emulated instance.
 package main
 
 import (
@@ -25,9 +24,8 @@ func main() {
 	if args, ok := agentArgs(os.Args); ok {
 		os.Exit(agentMain(args))
 	}
-	// A reader that goes away must not end us where we stand, with a lab half built:
-	// taken as a signal, it makes the write fail and nothing else. Commands that are
-	// started get the default back.
+	// If the reader of our output goes away, SIGPIPE must not end us with a partly built lab. With
+	// a handler only the write fails. Commands that we start get the default back.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
 	ctx, stop := interruptible(os.Stderr)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -38,7 +36,7 @@ func main() {
 // agentCommand is this program's name, or its first argument, when it is an agent.
 const agentCommand = "kvagent"
 
-// agentArgs gives the agent's arguments if that is what the program was started as.
+// agentArgs returns the agent's arguments if the program was started as an agent.
 func agentArgs(argv []string) ([]string, bool) {
 	named := len(argv) > 0 && filepath.Base(argv[0]) == agentCommand
 	rest := argv[min(1, len(argv)):]
@@ -61,13 +59,13 @@ func agentMain(args []string) int {
 	return exitOK
 }
 
-// oneRequest is how long interruptions are taken for one: timeout(1) signals the process
-// and then its group, and nobody who is impatient is as quick.
+// oneRequest is the time within which several interruptions count as one: timeout(1) signals the
+// process and then its group. A user cannot press Ctrl-C twice as fast.
 const oneRequest = 250 * time.Millisecond
 
-// notify passes signals on to a channel, but for those that this process was started to
-// ignore, as under nohup or as a script's background job: they stay ignored. (SIGTERM
-// cannot be: Go takes it before anybody can ask.)
+// notify forwards signals to a channel. Signals that were already ignored when this process
+// started, as under nohup or in a script's background job, stay ignored. (This does not work for
+// SIGTERM: Go installs its handler first.)
 func notify(c chan<- os.Signal, signals ...os.Signal) {
 	for _, s := range signals {
 		if !signal.Ignored(s) {
@@ -76,8 +74,8 @@ func notify(c chan<- os.Signal, signals ...os.Signal) {
 	}
 }
 
-// interruptible gives a context that the first interruption ends, so that the
-// command cleans up, and a second one ends the process at once.
+// interruptible returns a context that the first interruption ends, so that the command cleans
+// up. A second interruption ends the process at once.
 func interruptible(stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)

@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sudoCaller is the user who called sudo; not ok where nobody did.
+// sudoCaller returns the user who called sudo; ok is false without sudo.
 func sudoCaller(getenv func(string) string) (uid, gid int, ok bool) {
 	uid, errUID := strconv.Atoi(getenv("SUDO_UID"))
 	gid, errGID := strconv.Atoi(getenv("SUDO_GID"))
 	return uid, gid, errUID == nil && errGID == nil && uid > 0
 }
 
-// handOver gives a run folder to a user where the folder around it is theirs, and with
-// it the netkvlab-runs that the run may have made. Otherwise the first `sudo netkvlab
-// up` in one's own folder would keep one's later runs without sudo from writing there.
+// handOver makes a user the owner of a run folder, and of the netkvlab-runs that the run may
+// have made, if the parent folder is theirs. Otherwise, after a first `sudo netkvlab up`, later
+// runs without sudo could not write there.
 func handOver(folder string, uid, gid int) error {
 	top, err := filepath.Abs(folder)
 	if err != nil {
@@ -47,7 +47,7 @@ func handOver(folder string, uid, gid int) error {
 	})
 }
 
-// ownedBy does not follow links: a link's own owner made it.
+// ownedBy does not follow symbolic links: it checks the owner of the link itself.
 func ownedBy(path string, uid int) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && int(st.Uid) == uid

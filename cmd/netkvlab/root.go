@@ -16,12 +16,12 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// app is what all commands share; there is nothing global.
+// app holds what all commands share. There is no global state.
 type app struct {
 	stdout, stderr io.Writer
 	output         string // text | json
 	store          lab.Store
-	calibration    string // folder of the host's
+	calibration    string // folder of the host's calibration
 }
 
 // run executes one command line and returns its exit code.
@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		printError(stderr, err)
 	}
 	if err != nil && ctx.Err() != nil {
-		return exitInterrupted // it outranks the errors it caused
+		return exitInterrupted // it has priority over the errors that it caused
 	}
 	return exitCode(err)
 }
@@ -50,7 +50,7 @@ policy's time to first token.
   sudo netkvlab up quickstart      build, run, print, remove: under a minute`,
 		SilenceUsage: true, SilenceErrors: true,
 		Args: knownCommand,
-		// Runnable, since cobra takes any word for the help of a command that is not.
+		// Runnable, because without RunE cobra prints help for any unknown word.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
 			if a.output != "text" && a.output != "json" {
@@ -73,7 +73,7 @@ policy's time to first token.
 	return cmd
 }
 
-// knownCommand refuses a word that is no command, naming the nearest that are.
+// knownCommand refuses an unknown command and names the nearest known ones.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -86,7 +86,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q%s", args[0], hint)
 }
 
-// usageArgs makes every command's complaint about its arguments a usage error.
+// usageArgs turns every command's errors about its arguments into usage errors.
 func usageArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(c *cobra.Command, args []string) error {
@@ -106,8 +106,8 @@ func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
 	return a.labOptionsWith(docker.NewEngine(os.Getenv), runtime, leash)
 }
 
-// standingOptions are the options for running a standing lab: in the runtime that it was
-// made in, with the engine that it was made with.
+// standingOptions are the options for using an existing lab, with the runtime and the engine
+// that it was made with.
 func (a *app) standingOptions(name string) (lab.Options, error) {
 	engine := docker.NewEngine(os.Getenv)
 	if host := a.store.Engine(name); host != "" {
@@ -134,7 +134,7 @@ func (a *app) labOptionsWith(engine *docker.Engine, runtime string, leash bool) 
 	}, nil
 }
 
-// runtimeOf is what a standing lab's agents run in; empty where nobody knows.
+// runtimeOf is the runtime of an existing lab's agents; empty if it is not known.
 func (a *app) runtimeOf(name string) string {
 	if st, err := a.store.Load(name); err == nil {
 		return st.Runtime

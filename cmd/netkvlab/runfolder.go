@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runFolderLeast is the room that a run's files need at the very least.
+// runFolderLeast is the least disk space that a run's files need.
 const runFolderLeast = 1 << 20
 
-// runsFolder is where runs go by default, below the current folder.
+// runsFolder is the default place for runs, below the current folder.
 const runsFolder = "netkvlab-runs"
 
-// runFolder gives the run folder's path. It refuses one that holds something, and one
-// that cannot be written: a run that cannot be written down is not worth making. A folder
-// that was named is not made yet. Without a name it is, so that of runs that begin at once
-// each has its own; giveBack removes it again if nothing has been written into it.
+// runFolder returns the run folder's path. It refuses a folder that is not empty or cannot be
+// written, since a run without results is useless. If out names the folder, it is not made yet.
+// Otherwise it is made at once, so that runs that start together have different folders;
+// giveBack removes it if it is still empty.
 func (a *app) runFolder(out, name string) (folder string, giveBack func(), err error) {
 	if out == "" {
 		folder, giveBack, err = newRunFolder(fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
@@ -35,15 +35,15 @@ func (a *app) runFolder(out, name string) (folder string, giveBack func(), err e
 	return out, func() {}, nil
 }
 
-// newRunFolder makes a folder in runsFolder, of this name or with a number behind it, and
-// tries it.
+// newRunFolder makes a folder in runsFolder with the given name, or with a number added, and
+// checks that it can be written.
 func newRunFolder(name string) (folder string, giveBack func(), err error) {
 	if _, err := existing(runsFolder); err != nil {
 		return "", nil, err
 	}
 	_, statErr := os.Lstat(runsFolder)
 	giveBack = func() {
-		_ = os.Remove(folder) // which fails when it holds something
+		_ = os.Remove(folder) // fails if the folder is not empty
 		if statErr != nil {
 			_ = os.Remove(runsFolder)
 		}
@@ -58,10 +58,10 @@ func newRunFolder(name string) (folder string, giveBack func(), err error) {
 	return folder, giveBack, nil
 }
 
-// mostClaims bounds the search for a name that is free.
+// mostClaims bounds the search for a free name.
 const mostClaims = 10_000
 
-// claim makes a folder that was not there before.
+// claim makes a folder that did not exist before.
 func claim(path string) (folder string, err error) {
 	n := 1
 	for range mostClaims {
@@ -74,7 +74,7 @@ func claim(path string) (folder string, err error) {
 				n++
 			}
 		}
-		// Not there: another run has just given back the folder around it.
+		// ErrNotExist: another run has just removed the parent folder.
 		if !errors.Is(err, fs.ErrExist) && !errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -85,7 +85,7 @@ func claim(path string) (folder string, err error) {
 	return folder, nil
 }
 
-// usable refuses a path that holds something already, or where nothing can be written.
+// usable refuses a folder that is not empty, or a path where nothing can be written.
 func usable(out string) error {
 	info, err := os.Stat(out)
 	switch {
@@ -103,7 +103,7 @@ func usable(out string) error {
 	return writable(out)
 }
 
-// writable tries the nearest folder that is there, and leaves it as it was.
+// writable tests the nearest existing folder, and leaves it as it was.
 func writable(path string) error {
 	base, err := existing(path)
 	if err != nil {
@@ -112,7 +112,7 @@ func writable(path string) error {
 	return tryWriting(base)
 }
 
-// existing is the nearest folder above a path, or the path itself, that is there.
+// existing returns the path itself or the nearest folder above it that exists.
 func existing(path string) (string, error) {
 	for {
 		info, err := os.Stat(path)
@@ -129,7 +129,7 @@ func existing(path string) (string, error) {
 	}
 }
 
-// tryWriting writes as much as the shortest run does, and removes it again.
+// tryWriting writes as many bytes as the shortest run, and removes them again.
 func tryWriting(dir string) error {
 	f, err := os.CreateTemp(dir, ".netkvlab-room-*")
 	if err == nil {
@@ -143,7 +143,7 @@ func tryWriting(dir string) error {
 func unwritable(dir string, err error) error {
 	var at *fs.PathError
 	if errors.As(err, &at) {
-		err = at.Err // the name of the file that was tried tells nobody anything
+		err = at.Err // the name of the test file would not help the user
 	}
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):

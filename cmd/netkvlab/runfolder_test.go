@@ -44,7 +44,7 @@ func TestRunsThatBeginAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if i%2 == 0 { // as one that is refused before it writes, while others begin
+			if i%2 == 0 { // like a run that is refused before it writes, while others begin
 				giveBack()
 				return nil
 			}

@@ -28,7 +28,7 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 				return err
 			}
 			if s.Scale.Rate == 0 {
-				s.Scale.Rate = 1 // auto asks what a host can carry; no packet is sent here
+				s.Scale.Rate = 1 // auto depends on what a host carries, but no packets are sent here
 			}
 			c, err := trials.New(s)
 			if err != nil {

@@ -127,9 +127,8 @@ func (l sweepLabs) With(ctx context.Context, c *trials.Cluster, n int, work func
 	})
 }
 
-// lockSweep makes a sweep's folder and keeps others out of it: a sweep that is started
-// again goes on with what is there, and two at once would write the same trials. A folder
-// in which nothing was written is given back.
+// lockSweep makes a sweep's folder and locks it: a sweep continues with the trials in its
+// folder, and two at once would write the same trials. unlock removes the folder if it is empty.
 func lockSweep(dir string) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("folder of the sweep: %w", err)
@@ -146,7 +145,7 @@ func lockSweep(dir string) (unlock func(), err error) {
 		return nil, fmt.Errorf("lock the folder of the sweep %s: %w", dir, err)
 	}
 	return func() {
-		_ = os.Remove(dir) // which fails when it holds something
+		_ = os.Remove(dir) // fails if the folder is not empty
 		_ = f.Close()
 	}, nil
 }

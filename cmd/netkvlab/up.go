@@ -23,14 +23,14 @@ import (
 
 // addSettings adds the flag that overrides keys of the scenario.
 func addSettings(cmd *cobra.Command, settings *[]string) {
-	// An array, not a slice: a comma belongs to the value, as in seeds=[1,2].
+	// StringArray, not StringSlice: a comma is part of the value, as in seeds=[1,2].
 	cmd.Flags().StringArrayVar(settings, "set", nil,
 		"override a key of the scenario, as in --set topology.pods=2 or --set 'seeds=[1, 2]'; can be given several times")
 }
 
-// runFlags choose what of a scenario is run and where it goes.
+// runFlags choose which part of a scenario runs and where the results go.
 type runFlags struct {
-	settings     []string // of the scenario, before it is checked
+	settings     []string // changes to the scenario before it is checked
 	policies     []string
 	seeds        []uint
 	runtime      string
@@ -54,7 +54,7 @@ func (f *runFlags) addWorlds(cmd *cobra.Command) {
 		"packet, or packet,flow for the flow world beside it (for the flow world alone: netkvlab sim)")
 }
 
-// checkWorlds refuses worlds that a lab has no part in.
+// checkWorlds refuses worlds that need no lab.
 func (f *runFlags) checkWorlds() error {
 	for _, w := range f.worlds {
 		if w != results.WorldPacket && w != results.WorldFlow {
@@ -107,7 +107,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 	return cmd
 }
 
-// apply narrows a scenario to what the flags ask for.
+// apply limits a scenario to the parts that the flags choose.
 func (f *runFlags) apply(s *scenarios.Scenario) error {
 	if s.Workload.Kind == scenarios.WorkloadFlows && len(f.policies) > 0 {
 		return usagef("--policies: %s has explicit flows, for which no policy decides anything", s.Name)
@@ -173,7 +173,7 @@ func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool
 		}
 		return a.leaveStanding(ctx, labs[0], opt)
 	}
-	// Before anything is built: a run that cannot be written down is not worth making.
+	// Before anything is built, since a run without results is useless.
 	out, giveBack, err := a.runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
@@ -188,8 +188,7 @@ func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool
 	return errors.Join(a.show(outcome, c.Scenario, f.strict), err)
 }
 
-// leaveStanding configures a lab's agents, so that what keeps them from working is known
-// now, and lets go of it.
+// leaveStanding configures a lab's agents, so that their errors show now, and releases the lab.
 func (a *app) leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options) error {
 	opt.Progress.Phase("choosing source ports for every path and opening connections")
 	if _, err := packetworld.Configure(ctx, l, l.Cluster); err != nil {
@@ -215,7 +214,7 @@ func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Opti
 	return experiment.Run(ctx, labs, o)
 }
 
-// show prints an outcome; an interrupted one is shown as far as it came.
+// show prints an outcome; an interrupted one only as far as it got.
 func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
 	if o == nil {
 		return nil

@@ -1,32 +1,31 @@
-// Package analysis computes the figures of a run from its records: the Summary, and
-// the means, percentiles, intervals and gains behind it, behind comparisons of runs
-// (package compare) and behind the gap between the worlds (package attribution).
+// Package analysis computes the figures of a run from its records: the Summary, and the means,
+// percentiles, intervals and gains in it. Comparisons of runs (package compare) and the
+// attribution of the gap between the worlds (package attribution) use the same.
 //
-// A Summary is a pure function of records and Meta: the order of the records does not
-// matter, and every figure can be recomputed from requests.jsonl. What cannot be known
-// is absent, never 0 or NaN. Failures stay in sight: failed requests miss their SLO,
-// and each gain says how many requests it could not compare.
+// A Summary is a pure function of records and Meta: the order of the records does not matter,
+// and every figure can be recomputed from requests.jsonl. What cannot be known is absent, never
+// 0 or NaN. Failures stay visible: failed requests miss their SLO, and each gain says how many
+// requests it could not compare.
 //
 // # Pairs
 //
-// Two runs of one seed meet the same requests, so what differs between them is
-// seen in the differences of each request, and what is random in the workload cancels.
-// A comparison is a mean over the requests that all sides have (Requests), or a ratio of
-// such means, with an interval that rests on the same pairs.
+// Two runs of one seed have the same requests. So the differences per request show what differs
+// between the runs, and the randomness of the workload cancels. A comparison is a mean over the
+// requests that all sides have (Requests), or a ratio of such means, with an interval from the
+// same pairs.
 //
 // # Intervals
 //
-// Neighbouring requests share queues, so they do not count as independent. With
-// fewer than SeedsEnough seeds each seed's pairs are cut into Batches equal runs in
-// arrival order, and the interval is Student's over the means of all batches; with
-// more it is over the seeds' own means. A ratio of means is linearised first (the
-// delta method): each request's share in its error is what enters the batches.
-// Three seeds alone have a t of 4.3, and would hide effects that their hundreds of
-// pairs show. The figures of a Summary, and those that are compared with other
-// requests, rest on the seeds' own means from two seeds on.
+// Neighbouring requests share queues, so they do not count as independent. With fewer than
+// SeedsEnough seeds, each seed's pairs are cut into Batches equal parts in arrival order, and
+// the interval is Student's over the means of all batches. With more seeds it is Student's over
+// the seeds' means. A ratio of means is linearised first (the delta method): each request's
+// share in its error enters the batches. Three seeds alone have a t of 4.3, which would hide
+// effects that their hundreds of pairs show. The figures of a Summary, and those compared with
+// other requests, use the seeds' means from two seeds on.
 //
-// Plain data: nothing here is changed after it was made, so all is safe for
-// concurrent reading. Start at Summarize, and at Figure.
+// All types are plain data that is not changed once made, so concurrent reading is safe. Start
+// reading at Summarize and at Figure.
 package analysis
 
 import (
@@ -45,7 +44,7 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Seed, other.Seed), cmp.Compare(k.ID, other.ID))
 }
 
-// Column is one figure of each request that has it, by seed and id. The zero value is empty.
+// Column holds one figure for each request that has it, by seed and id. The zero value is empty.
 type Column struct {
 	keys   []Key
 	values []float64
@@ -60,7 +59,7 @@ func NewColumn(figures map[Key]float64) Column {
 	return c
 }
 
-// Keys lists the requests of the column by seed and id. It is not to be changed.
+// Keys lists the requests of the column by seed and id. Do not change it.
 func (c Column) Keys() []Key { return c.keys }
 
 // common lists the requests that all columns have, by seed and id. It is empty
@@ -72,7 +71,7 @@ func common(columns ...Column) []Key {
 	return within(columns[0].keys, columns[1:]...)
 }
 
-// within lists those of sorted keys that all columns have.
+// within lists the given sorted keys that all columns have.
 func within(keys []Key, columns ...Column) []Key {
 	out := slices.Clone(keys)
 	for _, c := range columns {
@@ -91,7 +90,7 @@ func within(keys []Key, columns ...Column) []Key {
 	return out
 }
 
-// At gives the values of sorted keys, all of which the column must have.
+// At returns the values of sorted keys. The column must have all of them.
 func (c Column) At(keys []Key) []float64 {
 	out := make([]float64, len(keys))
 	next := 0

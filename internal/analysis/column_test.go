@@ -78,7 +78,7 @@ func TestStepsAddUp(t *testing.T) {
 	}
 }
 
-// The two requests-a-side case by hand: a gain from 10 + 30 to 5 + 25 is -25%, or -5 units.
+// Two requests per side, by hand: a gain from 10 + 30 to 5 + 25 is -25%, or -5 units.
 func TestGainIsTheRatioOfMeans(t *testing.T) {
 	t.Parallel()
 	keys := []Key{{1, 0}, {1, 1}}
@@ -135,8 +135,8 @@ func TestIntervalRestsOn(t *testing.T) {
 	}
 }
 
-// Of many made-up runs, the interval must hold the truth in about 95%: here for a gain
-// from 900 to 600, and for the difference between two such gains.
+// The interval must contain the truth in about 95% of many made-up runs: here for a gain from
+// 900 to 600, and for the difference between two such gains.
 func TestIntervalsCoverTheTruth(t *testing.T) {
 	t.Parallel()
 	const runs = 400

@@ -7,8 +7,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// A policy that fails its slow request looks no faster for it: the request drops out
-// of the comparison, and the count says so.
+// A policy does not look faster when its slow request fails: the request is left out of the
+// comparison, and the result says how many were.
 func ExampleSummarize() {
 	record := func(policy string, id int, ms float64) results.Record {
 		return results.Record{

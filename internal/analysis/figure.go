@@ -3,13 +3,13 @@ package analysis
 // Change is the relative change from a baseline in per cent: negative is less.
 func Change(policy, baseline float64) float64 { return 100 * (policy/baseline - 1) }
 
-// Unit says what a figure is.
+// Unit is the unit of a figure.
 type Unit string
 
 // The units.
 const (
 	MS      Unit = "ms" // of the policy's mean
-	Percent Unit = "%"  // by how much the policy's mean is above the baseline's: negative is faster
+	Percent Unit = "%"  // the policy's mean relative to the baseline's: negative is faster
 	Points  Unit = "pp" // 100 times the difference of the means
 )
 
@@ -21,7 +21,7 @@ func (u Unit) OfDifference() Unit {
 	return u
 }
 
-// Figure is what runs are compared by: a policy's mean, or its gain over a baseline.
+// Figure is a number in which runs are compared: a policy's mean, or its gain over a baseline.
 type Figure struct {
 	Unit             Unit
 	Policy, Baseline Column // a mean has no baseline
@@ -39,15 +39,15 @@ func Requests(figures ...Figure) []Key {
 	return common(columns...)
 }
 
-// Value is the figure over these requests, which it must have. It is false where there
-// is none, and where the baseline's mean is 0.
+// Value returns the figure over the given requests, all of which it must have. It is false
+// without requests, and where the baseline's mean is 0.
 func (f Figure) Value(keys []Key) (float64, bool) {
 	p := f.on(keys)
 	base := p.base()
 	return p.value(base), len(keys) > 0 && base != 0
 }
 
-// Estimate is Value with the interval of a figure within one run: of a gain, that of
+// Estimate is Value with the interval of a figure within one run. For a gain it comes from
 // paired requests.
 func (f Figure) Estimate(keys []Key) (Estimate, bool) {
 	if f.Unit == MS {
@@ -56,8 +56,8 @@ func (f Figure) Estimate(keys []Key) (Estimate, bool) {
 	return f.estimate(keys, SeedsEnough)
 }
 
-// Alone is Value with an interval for a comparison with other requests, so that what
-// is random in a seed counts: from two seeds on it rests on the seeds' means.
+// Alone is Value with an interval for a comparison with other requests. This interval includes
+// the randomness of seeds: from two seeds on it uses the seeds' means.
 func (f Figure) Alone(keys []Key) (Estimate, bool) { return f.estimate(keys, seedsAlone) }
 
 func (f Figure) estimate(keys []Key, seedsEnough int) (Estimate, bool) {
@@ -68,8 +68,7 @@ func (f Figure) estimate(keys []Key, seedsEnough int) (Estimate, bool) {
 	return estimate(value, keys, f.on(keys).shares(), seedsEnough), true
 }
 
-// Minus is how far the figure is above another, over requests that both have. It is
-// false where one of them is not defined.
+// Minus returns the figure minus another, over requests that both have; false if undefined.
 func (f Figure) Minus(other Figure, keys []Key) (Estimate, bool) {
 	x, okX := f.Value(keys)
 	y, okY := other.Value(keys)
@@ -97,12 +96,12 @@ func (f Figure) on(keys []Key) pairs {
 	return p
 }
 
-// part cuts a gain.
+// part returns the pairs of a part of the requests.
 func (p pairs) part(r run) pairs {
 	return pairs{p.unit, p.policy[r.from:r.to], p.baseline[r.from:r.to]}
 }
 
-// base is what the figure is counted in.
+// base is the number by which the figure is divided.
 func (p pairs) base() float64 {
 	if p.unit == Percent {
 		return mean(p.baseline)
@@ -110,7 +109,7 @@ func (p pairs) base() float64 {
 	return 1
 }
 
-// value adds the differences of a gain, so that equal policies differ by 0 to the bit.
+// value adds the differences of a gain, so that equal policies differ by exactly 0.
 func (p pairs) value(base float64) float64 {
 	if p.unit == MS {
 		return mean(p.policy)
@@ -122,8 +121,8 @@ func (p pairs) value(base float64) float64 {
 	return sum * (100 / float64(len(p.policy))) / base
 }
 
-// shares are the requests' shares in the figure. A ratio is linearised at its means:
-// the mean of a few shares is by how much those move it.
+// shares returns the requests' shares in the figure. A ratio is linearised at its means, so that
+// the mean of a batch's shares is its effect on the ratio.
 func (p pairs) shares() []float64 {
 	if p.unit == MS {
 		return p.policy

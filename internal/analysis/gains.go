@@ -47,7 +47,7 @@ func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, me
 	return gains
 }
 
-// gainMeasures are what gains are counted in.
+// gainMeasures lists the measures of gains.
 func gainMeasures(meta *results.Meta) map[string]measure {
 	return map[string]measure{
 		results.MetricTTFT: completed(ttft), results.MetricTransfer: completed(transfer),
@@ -88,16 +88,17 @@ func Comparisons(policies, baselines []string) [][2]string {
 	return out
 }
 
-// effect is a gain over some requests with the seeds' own gains.
+// effect is a gain over some requests, with each seed's own gain.
 type effect struct {
 	Estimate
 	gain    Figure
 	keys    []Key
 	defined bool
-	bySeed  Column // as the figure of each seed's request 0; of seeds whose own gain is defined
+	bySeed  Column // each seed's gain, stored under its request 0; only seeds whose gain is defined
 }
 
-// effect computes the gain. Its interval rests on the seeds' own gains, of one seed on its batches.
+// effect computes the gain. Its interval is from the seeds' gains, or from a single seed's
+// batches.
 func (f Figure) effect(keys []Key) *effect {
 	e := &effect{gain: f, keys: keys}
 	if e.Value, e.defined = f.Value(keys); !e.defined {
@@ -131,7 +132,7 @@ func (e *effect) value() *float64 {
 	return &e.Value
 }
 
-// reason says why there is no value.
+// reason says why the value is missing.
 func (e *effect) reason(metric string) string {
 	switch {
 	case e.defined:
@@ -144,8 +145,8 @@ func (e *effect) reason(metric string) string {
 	return "no request completed under both policies"
 }
 
-// onSeedsOf is the effect over the seeds of another alone: with other seeds, a
-// difference would be one of workloads. It is the effect itself where it has no others.
+// onSeedsOf returns the effect over only the seeds of other, since with other seeds the
+// workloads would differ too. If it has no further seeds, it returns the effect itself.
 func (e *effect) onSeedsOf(other *effect) *effect {
 	if e == nil || other == nil || len(other.bySeed.keys) == 0 || len(within(e.bySeed.keys, other.bySeed)) == len(e.bySeed.keys) {
 		return e
@@ -155,7 +156,7 @@ func (e *effect) onSeedsOf(other *effect) *effect {
 	}))
 }
 
-// fill writes the worlds' effects into the gain's own keys, and what follows from them.
+// fill writes the effect of each world and the values computed from them into the gain.
 func fill(g *results.Gain, effects map[string]*effect) {
 	packet, all, replay := effects[results.WorldPacket], effects[results.WorldFlow], effects[results.WorldReplay]
 	flow := all.onSeedsOf(packet)
@@ -184,7 +185,7 @@ func minus(a, b *float64) *float64 {
 	return new(*a - *b)
 }
 
-// gapInterval is the interval of the seeds' own gaps, where both worlds have the same seeds.
+// gapInterval is the interval of the gaps per seed, where both worlds have the same seeds.
 func gapInterval(packet, flow Column) *float64 {
 	if !slices.Equal(packet.keys, flow.keys) {
 		return nil

@@ -41,7 +41,7 @@ func count(g *results.Group, r *results.Record) {
 		g.Requests.Completed++
 	case results.Failed:
 		g.Requests.Failed++
-	default: // whatever is neither did not end
+	default: // all others did not end
 		g.Requests.Incomplete++
 	}
 	if r.Status != results.Completed && r.Reason != "" {
@@ -63,14 +63,14 @@ type measure func(*results.Record) (float64, bool)
 func ttft(r *results.Record) (float64, bool) { return optional(r.TTFTMS) }
 func tbt(r *results.Record) (float64, bool)  { return optional(r.TBTMS) }
 
-// transfer counts every completed request, also one whose whole prompt was
-// cached and that moved nothing: its 0 is a transfer saved.
+// transfer measures every completed request. If the whole prompt was cached, nothing was moved
+// and the time of 0 counts: a transfer was saved.
 func transfer(r *results.Record) (float64, bool) { return r.TransferMS, true }
 
 func queue(r *results.Record) (float64, bool)   { return r.PrefillWaitMS + r.DecodeWaitMS, r.HasEngine() }
 func prefill(r *results.Record) (float64, bool) { return r.PrefillMS, r.HasEngine() }
 
-// decision is 0 where nothing was decided or nobody held a clock.
+// decision is absent where nothing was decided or decisions were not timed.
 func decision(r *results.Record) (float64, bool) { return r.DecisionUS, r.DecisionUS > 0 }
 
 func optional(v *float64) (float64, bool) {
@@ -80,7 +80,7 @@ func optional(v *float64) (float64, bool) {
 	return *v, true
 }
 
-// completed measures completed records alone.
+// completed limits a measure to completed records.
 func completed(m measure) measure {
 	return func(r *results.Record) (float64, bool) {
 		if r.Status != results.Completed {
@@ -129,8 +129,8 @@ func attainment(records []*results.Record, meta *results.Meta) *float64 {
 	return ratio(met, all)
 }
 
-// tierShare counts completed requests by the tier between prefill and decode.
-// All four tiers are present, so that the shares visibly sum to 1.
+// tierShare counts completed requests by the tier between prefill and decode. All four tiers are
+// present, so that the shares sum to 1.
 func tierShare(records []*results.Record) (map[string]float64, int) {
 	var n [4]int
 	total := 0

@@ -8,11 +8,12 @@ import (
 )
 
 const (
-	// Batches is how many runs of neighbouring requests each seed is cut into.
+	// Batches is the number of batches of neighbouring requests per seed.
 	Batches = 10
-	// SeedsEnough is how many seeds make an interval of their own means, where requests are paired.
+	// SeedsEnough is the number of seeds from which an interval uses their means, for paired
+	// requests.
 	SeedsEnough = 10
-	// seedsAlone is the same where they are not.
+	// seedsAlone is the same for requests that are not paired.
 	seedsAlone = 2
 )
 
@@ -23,17 +24,17 @@ const (
 	MethodIndependent = "independent" // root of the sum of two intervals' squares
 )
 
-// Estimate is a figure and how sure it is.
+// Estimate is a figure with its interval.
 type Estimate struct {
 	Value float64
-	// CI95 is the half width of the 95% interval; nil where there is too little data.
+	// CI95 is the half width of the 95% interval; nil if there is too little data.
 	CI95   *float64
 	Method string
-	N      int // means that the interval rests on
+	N      int // number of means in the interval
 }
 
-// estimate gives a value its interval. shares are the requests' shares in it:
-// numbers whose mean varies as the value does.
+// estimate adds the interval to a value. shares are the requests' shares in it: numbers whose
+// mean varies like the value.
 func estimate(value float64, keys []Key, shares []float64, seedsEnough int) Estimate {
 	runs, method := cut(keys, seedsEnough)
 	means := make([]float64, len(runs))
@@ -43,7 +44,7 @@ func estimate(value float64, keys []Key, shares []float64, seedsEnough int) Esti
 	return interval(value, means, method)
 }
 
-// interval rests on parts that vary independently around the value.
+// interval computes the interval from parts that vary independently around the value.
 func interval(value float64, parts []float64, method string) Estimate {
 	if half, ok := halfWidth(parts); ok {
 		return Estimate{Value: value, CI95: &half, Method: method, N: len(parts)}
@@ -51,13 +52,12 @@ func interval(value float64, parts []float64, method string) Estimate {
 	return Estimate{Value: value}
 }
 
-// run is a run of neighbours in sorted keys, without to.
+// run is a range of neighbours in sorted keys; to is not included.
 type run struct{ from, to int }
 
-// cut gives the runs that an interval rests on: seeds, or batches inside each seed, where
-// one that is too short for batches of two counts as one batch. Requests that share
-// a queue resemble their neighbours; a batch contains most of that, so that its mean is
-// near enough independent.
+// cut returns the runs for an interval: seeds, or batches inside each seed. A seed too short for
+// batches of two is one batch. Requests that share a queue depend on their neighbours; most of
+// this is within a batch, so the means of batches are nearly independent.
 func cut(keys []Key, seedsEnough int) (runs []run, method string) {
 	seeds := seedRuns(keys)
 	if len(seeds) >= seedsEnough {
@@ -75,7 +75,7 @@ func cut(keys []Key, seedsEnough int) (runs []run, method string) {
 	return runs, MethodBatches
 }
 
-// seedRuns are the runs of equal seeds.
+// seedRuns returns the runs of equal seeds.
 func seedRuns(keys []Key) []run {
 	var out []run
 	for i, k := range keys {
@@ -87,8 +87,7 @@ func seedRuns(keys []Key) []run {
 	return out
 }
 
-// Independent is b - a for estimates that share no request. Its interval is there
-// when both have one.
+// Independent is b - a for estimates that share no request. It has an interval if both have one.
 func Independent(b, a Estimate) Estimate {
 	e := Estimate{Value: b.Value - a.Value}
 	if b.CI95 != nil && a.CI95 != nil {
@@ -97,8 +96,8 @@ func Independent(b, a Estimate) Estimate {
 	return e
 }
 
-// Mean is the mean of independent values and the half width of its 95% interval by
-// Student's t, which is NaN with fewer than two. NaNs among the values are left out.
+// Mean is the mean of independent values and the half width of its 95% interval by Student's t,
+// which is NaN with fewer than two values. NaNs among the values are left out.
 func Mean(values []float64) (m, ci95 float64) {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
 	half, ok := halfWidth(known)
@@ -108,7 +107,7 @@ func Mean(values []float64) (m, ci95 float64) {
 	return mean(known), half
 }
 
-// halfWidth is t(0.975, n-1) x s / sqrt(n); not ok with fewer than two values.
+// halfWidth is t(0.975, n-1) x s / sqrt(n); false with fewer than two values.
 func halfWidth(x []float64) (float64, bool) {
 	n := float64(len(x))
 	if n < 2 {
@@ -123,8 +122,8 @@ func halfWidth(x []float64) (float64, bool) {
 	return t * math.Sqrt(squares/(n-1)/n), true
 }
 
-// mean is NaN of no value. It adds in order, so that a run gives the same bits on every
-// machine; gonum's mean adds as the processor's vectors do.
+// mean is NaN without values. It adds in order, so that results have the same bits on every
+// machine; gonum's order of addition depends on the processor's vectors.
 func mean(x []float64) float64 {
 	var sum float64
 	for _, v := range x {
@@ -133,9 +132,9 @@ func mean(x []float64) float64 {
 	return sum / float64(len(x))
 }
 
-// Percentile returns the p-th percentile (0..100) of at least one sorted value, by
-// linear interpolation between the closest ranks as numpy does by default. (gonum
-// has no such rule: its LinInterp puts p at n p, not at (n-1) p.)
+// Percentile returns the p-th percentile (0..100) of at least one sorted value, by linear
+// interpolation between the closest ranks the default of numpy. (gonum does not have it: its
+// LinInterp puts p at n p, not at (n-1) p.)
 func Percentile(sorted []float64, p float64) float64 {
 	pos := float64(len(sorted)-1) * p / 100
 	i := int(pos)

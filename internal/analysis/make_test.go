@@ -53,8 +53,8 @@ func fail(r results.Record, reason string) results.Record {
 	return r
 }
 
-// madeRun makes up a run with n requests a seed: three worlds, three seeds,
-// some failures, and the policy "dead" that completes nothing.
+// madeRun makes up a run with n requests per seed: three worlds, three seeds, some failures, and
+// the policy "dead" that completes nothing.
 func madeRun(n int) []results.Record {
 	var out []results.Record
 	for _, world := range []string{results.WorldPacket, results.WorldFlow, results.WorldReplay} {

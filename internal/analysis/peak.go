@@ -8,10 +8,10 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// peakTransfersInto is the most transfers that were under way into one decode
-// instance at once, over all seeds: what shows deciders that herd, on stale state or
-// on an equal view. Transfers that moved nothing, or were never completed, do not count; one
-// that starts in the nanosecond in which another ends does not meet it.
+// peakTransfersInto is the largest number of transfers into one decode instance at once, over
+// all seeds. It shows when decisions crowd on one instance, because of old state or equal views.
+// Transfers that moved nothing or never completed do not count. A transfer that starts in the
+// nanosecond in which another ends does not overlap it.
 func peakTransfersInto(records []*results.Record) int {
 	type target struct {
 		seed   uint64

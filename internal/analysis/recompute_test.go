@@ -15,8 +15,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// row is a line of requests.jsonl as a stranger reads it: this file shares no
-// code with the package, only the words of docs/results.md.
+// row is a line of requests.jsonl as an independent reader sees it: this file shares no code
+// with the package, only the definitions in docs/results.md.
 type row map[string]any
 
 func (r row) num(key string) float64 { v, _ := r[key].(float64); return v }
@@ -195,7 +195,7 @@ func recomputeGroup(t *testing.T, got map[string]any, rows []row) {
 	}
 }
 
-// peakInto counts, for the start of each transfer, those into the same instance that are under way.
+// peakInto counts, at the start of each transfer, the running transfers into the same instance.
 func peakInto(rows []row) (peak float64) {
 	end := func(r row) float64 { return r.num("transfer_start_ms") + r.num("transfer_ms") }
 	for _, a := range rows {

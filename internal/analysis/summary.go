@@ -10,10 +10,9 @@ import (
 
 const maxViolations = 10
 
-// Summarize computes the summary of a run. It does not change the records, and
-// their order does not matter. Records that break a law (Record.Check, or a
-// request that occurs twice) are counted as they are, listed in Violations, and
-// make the fidelity verdict invalid.
+// Summarize computes the summary of a run. It does not change the records, and their order does
+// not matter. Records that break a law (Record.Check, or a request that occurs twice) are still
+// counted, are listed in Violations, and make the fidelity verdict invalid.
 func Summarize(records []results.Record, meta results.Meta) *results.Summary {
 	sorted := sortRecords(records)
 	s := &results.Summary{
@@ -47,8 +46,8 @@ func Summarize(records []results.Record, meta results.Meta) *results.Summary {
 // groupKey is one row of the comparison.
 type groupKey struct{ world, policy string }
 
-// sortRecords returns the records by world, policy, seed and request, so that
-// sums do not depend on the order they finished in.
+// sortRecords returns the records by world, policy, seed and request, so that sums do not depend
+// on the order in which they finished.
 func sortRecords(records []results.Record) []*results.Record {
 	out := make([]*results.Record, len(records))
 	for i := range records {
@@ -80,7 +79,7 @@ func order(given []string, records []*results.Record, name func(*results.Record)
 	return out
 }
 
-// judge lists broken laws and makes the verdict follow from them.
+// judge lists broken laws and sets the verdict accordingly.
 func judge(s *results.Summary, sorted []*results.Record) {
 	note := func(text string) {
 		s.ViolationCount++
@@ -123,16 +122,16 @@ func milliseconds(slo results.SLO) results.SLOMS {
 	return out
 }
 
-// attained reports whether a request met every threshold. A threshold of 0 is
-// none; a one-token answer has no time between tokens to miss.
+// attained reports whether a request met every threshold. A threshold of 0 is no threshold. An
+// answer of one token has no time between tokens, so it cannot miss that threshold.
 func attained(slo *results.SLO, r *results.Record) bool {
 	return r.Status == results.Completed && r.TTFTMS != nil &&
 		(slo.TTFT <= 0 || *r.TTFTMS <= results.MS(slo.TTFT)) &&
 		(slo.TBT <= 0 || r.TBTMS == nil || *r.TBTMS <= results.MS(slo.TBT))
 }
 
-// judged reports whether a request counts for the SLO: all do, save those
-// without an engine and those that an interruption cut off.
+// judged reports whether a request counts for the SLO: all do, except those without an engine
+// and those that an interruption cut off.
 func judged(meta *results.Meta, r *results.Record) bool {
 	return r.HasEngine() && (!meta.Interrupted || r.Status != results.Incomplete)
 }

@@ -103,7 +103,7 @@ func TestGainIsPairedByRequest(t *testing.T) {
 			fast.TransferMS = base.TransferMS * 0.8
 			fast.TTFTMS = ptr(*base.TTFTMS - base.TransferMS*0.2)
 			if id == 0 {
-				fast = fail(fast, "timeout") // must not flatter: its partner drops out as well
+				fast = fail(fast, "timeout") // must not improve the gain: its partner is left out too
 			}
 			records = append(records, base, fast)
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// TrialFigures are what one trial gives. Times are milliseconds of paper time over
-// completed requests; a figure without a value (no request completed, decisions
-// untimed) is NaN in Value and an empty field in CSV.
+// TrialFigures are the figures of one trial. Times are milliseconds of paper time over completed
+// requests; a figure without a value (no request completed, decisions untimed) is NaN in Value
+// and an empty field in CSV.
 type TrialFigures struct {
 	Submitted int `json:"submitted"`
 	Completed int `json:"completed"`
-	// Values are the figures by the name of their Metric.
+	// Values holds the figures by the name of their Metric.
 	Values map[string]float64 `json:"values"`
 }
 
 // Metric is one figure of a trial.
 type Metric struct {
 	Name, Unit, Meaning string
-	// Better is -1 where less is better, 1 where more is, 0 where neither.
+	// Better is -1 if less is better, 1 if more is better, 0 if neither.
 	Better int
 }
 
@@ -63,7 +63,7 @@ func FindMetric(name string) (Metric, error) {
 	return Metric{}, fmt.Errorf("unknown metric %q (valid: %s)", name, strings.Join(names, ", "))
 }
 
-// Value is the figure of that name, NaN where the trial has none.
+// Value returns the figure of that name, NaN if the trial has none.
 func (f *TrialFigures) Value(name string) float64 {
 	if v, ok := f.Values[name]; ok {
 		return v
@@ -82,8 +82,8 @@ func PlayTrial(ctx context.Context, w trials.Flow, t trials.Trial) (TrialFigures
 	return Measure(records, results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT}), nil
 }
 
-// Measure computes the figures of one trial's records, which analysis.Summarize
-// defines; here without intervals, which one trial cannot give.
+// Measure computes the figures of one trial's records, as defined by Summarize but without
+// intervals, since one trial has none.
 func Measure(records []results.Record, slo results.SLO) TrialFigures {
 	const label = "trial"
 	rows := slices.Clone(records)

@@ -17,33 +17,33 @@ type Config struct {
 
 	PrefillNames, DecodeNames []string
 	Prefill                   engine.PrefillConfig
-	// Tenants are the schedulers; Request.Tenant says whose each request is.
+	// Tenants are the schedulers; Request.Tenant is the index of a request's own.
 	Tenants []Tenant
 
 	KVBytesPerToken int64
 	MemoryBytes     int64
 	RateScale       float64 // S: emulated bytes = paper bytes / S
-	Streams         int     // TCP connections a transfer
+	Streams         int     // TCP connections per transfer
 	NICs            int     // per instance
 	// Paths is the number of equal-cost paths of a pair, for one NIC.
 	Paths func(prefill, decode int) int
-	// Sticky keeps one path a pair and stream instead of one draw a request.
+	// Sticky keeps one path per pair and stream, instead of one draw per request.
 	Sticky bool
 
-	// OverlapPieces > 0 lets the transfer start with the prefill: a prompt of n
-	// tokens leaves in OverlapPieces(n) pieces. nil: the transfer follows the prefill.
+	// OverlapPieces lets the transfer start with the prefill: for a prompt of n tokens it leaves in
+	// OverlapPieces(n) > 0 pieces. nil: the transfer follows the prefill.
 	OverlapPieces func(promptTokens int) int
 
 	Retries int           // further attempts of a transfer that failed
-	Drain   time.Duration // after the last arrival; what is left then has failed
+	Drain   time.Duration // after the last arrival; requests still open then fail
 
-	// TransferTimeout is when the agents give a transfer up by themselves.
+	// TransferTimeout is the time after which the agents themselves give up a transfer.
 	TransferTimeout time.Duration
-	// AnswerTimeout is how much later than expected an instance may answer before it
-	// is taken out of service; 0 waits for ever.
+	// AnswerTimeout is how much later than expected an instance may answer before it is taken out
+	// of service; 0 means no limit.
 	AnswerTimeout time.Duration
 
-	// Stopwatch reads a monotonic clock in nanoseconds to time decisions; nil times nothing.
+	// Stopwatch reads a monotonic clock in nanoseconds to time decisions; nil: not timed.
 	Stopwatch func() int64
 }
 
@@ -84,14 +84,13 @@ func (c *Config) check() error {
 	return nil
 }
 
-// EmulatedBytes is what a payload of paper bytes weighs in the emulated fabric:
-// payload / S, rounded up so that no payload vanishes.
+// EmulatedBytes is the size of a payload of paper bytes in the emulated fabric: payload / S,
+// rounded up so that no payload becomes 0.
 func EmulatedBytes(paper int64, rateScale float64) int64 {
 	return int64(math.Ceil(float64(paper) / rateScale))
 }
 
-// splitStreams shares a payload over n connections as evenly as whole bytes
-// allow, in emulated and in paper units.
+// splitStreams splits a payload evenly into whole bytes over n connections, in both units.
 func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path int)) []Stream {
 	out := make([]Stream, n)
 	for s := range out {
@@ -101,7 +100,7 @@ func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path
 	return out
 }
 
-// part is the i-th of n parts of a whole; the first ones take the remainder.
+// part is the i-th of n parts of a whole; the first parts get the remainder.
 func part(whole int64, n, i int) int64 {
 	p := whole / int64(n)
 	if int64(i) < whole%int64(n) {

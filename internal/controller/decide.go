@@ -7,9 +7,9 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// choose picks a decode instance for a request whose prefill has finished (or,
-// with overlap, begun) and asks it for memory. Without a feasible one the
-// request is held, in order, until memory is freed.
+// choose picks a decode instance for a request whose prefill has finished (or, with overlap,
+// begun) and reserves memory there. Without a feasible instance the request is held, in order,
+// until memory is freed.
 func (c *Serving) choose(now time.Duration, f *flight) {
 	r := c.shown(f)
 	var t0 int64
@@ -45,7 +45,8 @@ func (c *Serving) shown(f *flight) *scheduler.Request {
 	return r
 }
 
-// hold keeps a request that no instance can take now; when none ever can, it fails.
+// hold keeps a request that no instance can take now. If none will ever be able to, the request
+// fails.
 func (c *Serving) hold(f *flight) {
 	t := c.tenantOf(f)
 	if need, have := t.State.Footprint(c.shown(f)), t.State.Usable(); need > have {
@@ -69,8 +70,8 @@ func (c *Serving) anyDecodeUp() bool {
 	return false
 }
 
-// retryHeld gives held requests another try, oldest first, as long as they fit:
-// one that does not fit keeps its place and those of its tenant behind it wait.
+// retryHeld tries held requests again, oldest first, as long as they fit. A request that does
+// not fit keeps its place, and the later ones of its tenant wait.
 func (c *Serving) retryHeld(now time.Duration) {
 	for i := range c.tenants {
 		c.tenants[i].blocked = false
@@ -82,15 +83,15 @@ func (c *Serving) retryHeld(now time.Duration) {
 			continue
 		}
 		c.choose(now, f)
-		if f.stage == stageHeld { // hold put it at the end
+		if f.stage == stageHeld { // hold has put it at the end
 			t.held = append([]int{f.req.ID}, t.held[:len(t.held)-1]...)
 			t.blocked = true
 		}
 	}
 }
 
-// stuck fails the held requests when nothing can change for them any more: all others
-// have ended, and the instances are idle with all their memory free.
+// stuck fails the held requests when nothing can help them any more: all others have ended, and
+// the instances are idle with all their memory free.
 func (c *Serving) stuck() {
 	held := c.heldCount()
 	if held == 0 || c.next < len(c.flights) || c.ended+held < len(c.flights) {
@@ -111,14 +112,14 @@ func (c *Serving) stuck() {
 	}
 }
 
-// need is what a reservation takes from the instance's free memory by the scheduler's books.
+// need is the memory that the scheduler's state subtracts from an instance's free memory for a
+// reservation.
 func (c *Serving) need(f *flight) int64 {
 	return int64(f.req.PromptTokens-f.decision.HitTokens+f.req.OutputTokens) * c.cfg.KVBytesPerToken
 }
 
-// setFree takes an instance's own report of its free memory, which reaches all tenants.
-// Each takes off what it has asked for since and has no answer to: of the others'
-// open questions it knows nothing.
+// setFree gives an instance's report of its free memory to all tenants. Each subtracts its own
+// reservations that are not answered yet. It does not know those of the others.
 func (c *Serving) setFree(d int, reported int64) {
 	if c.downD[d] || reported < 0 {
 		return
@@ -138,8 +139,8 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	c.tenantOf(f).booked[f.decode] -= c.need(f)
 	c.setFree(f.decode, ev.FreeBytes)
 	if !ev.OK {
-		// The books were behind the instance and know better now. Asking once an
-		// instance is enough: then the request waits until memory is freed.
+		// The scheduler's state was older than the instance's and is now updated. One attempt per
+		// instance is enough; then the request waits until memory is freed.
 		c.abandon(f)
 		if f.refused++; f.refused < len(c.cfg.DecodeNames) {
 			c.choose(now, f)
@@ -155,7 +156,7 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	f.emulated = EmulatedBytes(f.payload, c.cfg.RateScale)
 	f.stage, f.startIssued, f.senderStart = stageTransfer, now, nothing
 	a := c.transfer(f)
-	// A full prefix hit moves nothing that could wait for the prefill; the first token does.
+	// On a full prefix hit no bytes wait for the prefill, but the first token does.
 	f.unsent = a.Pieces > 0 && len(a.Streams) == 0
 	if !f.unsent {
 		c.act(a)
@@ -163,7 +164,8 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	c.expect(f, max(now, a.ReleaseTo), c.cfg.TransferTimeout)
 }
 
-// transfer is the order to move a payload; with overlap its pieces leave as they are computed.
+// transfer returns the action that moves a payload; with overlap its pieces leave as they are
+// computed.
 func (c *Serving) transfer(f *flight) Action {
 	a := Action{
 		Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode,
@@ -177,7 +179,7 @@ func (c *Serving) transfer(f *flight) Action {
 	return a
 }
 
-// streams cuts the payload; a full prefix hit needs none.
+// streams splits the payload; a full prefix hit needs no streams.
 func (c *Serving) streams(f *flight) []Stream {
 	if f.emulated == 0 {
 		return nil

@@ -8,20 +8,19 @@ import (
 
 // Driver is one trial: one policy, one seed, one list of requests.
 type Driver interface {
-	// Next is when the driver wants to be woken if nothing happens before.
+	// Next is when the driver must be woken if no event comes before.
 	Next() (at time.Duration, ok bool)
-	// Wake tells the time; Handle tells it with an event. The returned slice is
-	// valid until the next call.
+	// Wake passes the time, Handle an event with its time. The returned slice is valid until the
+	// next call.
 	Wake(now time.Duration) []Action
 	Handle(now time.Duration, ev Event) []Action
-	// Done reports that every request has ended.
+	// Done reports whether every request has ended.
 	Done() bool
 	// Cut ends the trial early: requests in progress become incomplete with the reason.
 	Cut(now time.Duration, reason string)
-	// Records gives one record a request, in request order. Those that have not
-	// ended are marked incomplete.
+	// Records returns one record per request, in order. Unfinished requests are incomplete.
 	Records() []results.Record
-	// Progress counts requests that have ended, of all.
+	// Progress returns the numbers of ended requests and of all requests.
 	Progress() (ended, total int)
 }
 
@@ -32,7 +31,8 @@ type ActionKind uint8
 const (
 	// DoPrefill: instance Prefill computes the prompt of Tokens.
 	DoPrefill ActionKind = iota + 1
-	// DoReserve: instance Decode reserves memory for Tokens + OutputTokens, sharing what it holds of Blocks.
+	// DoReserve: instance Decode reserves memory for Tokens + OutputTokens. It reuses Blocks that
+	// it holds.
 	DoReserve
 	// DoTransfer: Source sends Streams to Dest.
 	DoTransfer
@@ -41,13 +41,12 @@ const (
 	DoCancelDecode
 )
 
-// Action is an order to the world.
+// Action is a command to the world.
 type Action struct {
 	Kind    ActionKind
 	Request int
 	Attempt int
-	// Prefill and Decode are instance indices; for explicit flows they are the
-	// endpoints that send and receive.
+	// Prefill and Decode are instance indices; for explicit flows the sender and the receiver.
 	Prefill, Decode int
 
 	Tokens, OutputTokens int
@@ -64,7 +63,7 @@ type Action struct {
 // Stream is one TCP connection's share of a transfer.
 type Stream struct {
 	NIC, Path int // Path is the equal-cost path slot
-	// BytesEmulated is what crosses the emulated fabric, Bytes the same in paper units.
+	// BytesEmulated is the size in the emulated fabric, Bytes the same in paper units.
 	BytesEmulated, Bytes int64
 }
 
@@ -76,7 +75,7 @@ const (
 	PrefillStarted EventKind = iota + 1
 	PrefillDone
 	Reserved     // OK, HitTokens, FreeBytes; or not OK with Reason
-	TransferSent // the sender's view: Start, Streams
+	TransferSent // reported by the sender: Start, Streams
 	TransferDone // the last byte is at the receiver: Streams, BytesEmulated
 	Admitted
 	FirstToken
@@ -92,16 +91,16 @@ const (
 type Event struct {
 	Kind             EventKind
 	Request, Attempt int
-	// At is when it happened, which may be before it was told.
+	// At is when it happened, which may be earlier than its report.
 	At time.Duration
 
 	Prefill, Decode int // for the events that are about an instance
 
 	OK        bool
 	Reason    string
-	BySender  bool // of Failed: the sending end says so
+	BySender  bool // of Failed: reported by the sending end
 	HitTokens int
-	FreeBytes int64 // paper bytes; negative where not told
+	FreeBytes int64 // paper bytes; negative if not reported
 
 	Start         time.Duration
 	Streams       []StreamReport
@@ -111,7 +110,7 @@ type Event struct {
 	Congestion      [4]float64
 }
 
-// StreamReport is what one end of a connection measured of its share.
+// StreamReport is what one end of a connection measured.
 type StreamReport struct {
 	NIC, Path, SourcePort int
 	BytesEmulated         int64
@@ -119,5 +118,5 @@ type StreamReport struct {
 	Retransmits           int           // the sender's
 }
 
-// nothing is a time that has not come.
+// nothing marks a time that is not set.
 const nothing = time.Duration(-1)

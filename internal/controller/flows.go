@@ -40,8 +40,8 @@ type replay struct {
 	status, reason  string
 }
 
-// Flows is the Driver that starts each transfer at its time and notes when its
-// last byte arrived. Nothing is decided and nothing is retried.
+// Flows is the Driver that starts each transfer at its time and records when its last byte
+// arrived. It decides nothing and retries nothing.
 type Flows struct {
 	cfg      FlowsConfig
 	flows    []replay
@@ -53,7 +53,7 @@ type Flows struct {
 
 var _ Driver = (*Flows)(nil)
 
-// FlowsPolicy is the policy label of explicit flows in records: nothing is decided.
+// FlowsPolicy is the policy label of explicit flows in records, where no policy decides.
 const FlowsPolicy = "as-given"
 
 // NewFlows checks the configuration and returns the replay at time 0.
@@ -128,7 +128,7 @@ func (c *Flows) end(f *replay, status, reason string) {
 	c.ended++
 }
 
-// Postpone moves the drain limit by the time that the controller stood still.
+// Postpone moves the drain limit by the time for which the controller did not run.
 func (c *Flows) Postpone(by time.Duration) { c.deadline += by }
 
 // Handle implements Driver.
@@ -175,7 +175,7 @@ func (c *Flows) endpointDown(ev Event) {
 	}
 }
 
-// mergeStream finds or adds a stream's row: the two ends report in any order.
+// mergeStream finds or adds a stream's row: the two ends may report in any order.
 func mergeStream(rows *[]results.StreamRecord, s StreamReport) *results.StreamRecord {
 	i := slices.IndexFunc(*rows, func(r results.StreamRecord) bool {
 		return r.SourcePort == s.SourcePort && r.NIC == s.NIC

@@ -37,7 +37,7 @@ func (c *Serving) onTransferDone(ev Event) {
 	c.release(f)
 }
 
-// release gives back n_inflight, once an attempt.
+// release decrements n_inflight, once per attempt.
 func (c *Serving) release(f *flight) {
 	if f.hasDecode && !f.released {
 		f.released = true
@@ -45,14 +45,14 @@ func (c *Serving) release(f *flight) {
 	}
 }
 
-// abandon takes a request off the books of the decode instance it was meant for.
+// abandon removes a request from the state of its chosen decode instance.
 func (c *Serving) abandon(f *flight) {
 	if !f.hasDecode {
 		return
 	}
 	c.release(f)
 	switch f.stage {
-	case stageReserving, stageTransfer: // no other tenant has seen it
+	case stageReserving, stageTransfer: // no other tenant knows it
 		c.tenantOf(f).State.Abandoned(f.decode, f.req.PromptTokens)
 	case stageWaiting:
 		c.tellAll(func(s *scheduler.State) { s.Abandoned(f.decode, f.req.PromptTokens) })
@@ -92,7 +92,7 @@ func (c *Serving) end(f *flight, s stage, reason string) {
 	c.ended++
 }
 
-// fail ends a request for good and takes it off every book.
+// fail ends a request for good and removes it from all state.
 func (c *Serving) fail(f *flight, reason string) {
 	if f.stage >= stageCompleted {
 		return
@@ -101,7 +101,7 @@ func (c *Serving) fail(f *flight, reason string) {
 	c.end(f, stageFailed, reason)
 }
 
-// giveUp cancels whatever is going on for the request's current attempt.
+// giveUp cancels all work on the request's current attempt.
 func (c *Serving) giveUp(f *flight, reason string) {
 	if f.stage == stageReserving {
 		c.tenantOf(f).booked[f.decode] -= c.need(f)

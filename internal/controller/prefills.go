@@ -10,15 +10,15 @@ import (
 
 // prefillPool chooses prefill instances by least outstanding prompt tokens.
 //
-// It watches a model of each instance rather than the instances' reports: prefill
-// does not depend on the network, so the model is exact, and a report that
-// is a millisecond late can not send the next request elsewhere. The choice is
-// therefore the same under every policy and in both worlds, until one dies.
+// It uses a model of each instance and not the instances' reports. Prefill does not depend on
+// the network, so the model is exact, and a report that is a millisecond late cannot change the
+// next choice. So the choices are the same under every policy and in both worlds, until an
+// instance dies.
 type prefillPool struct {
 	models []*engine.Prefill
 	model  engine.PrefillConfig
 	tokens []int           // outstanding prompt tokens
-	until  []time.Duration // when the queue of each is worked off
+	until  []time.Duration // when the queue of each will be empty
 	jobs   []map[uint64]int
 	down   []bool
 }
@@ -36,8 +36,8 @@ func newPrefillPool(n int, cfg engine.PrefillConfig) (*prefillPool, error) {
 	return p, nil
 }
 
-// choose picks the instance with the fewest outstanding tokens at the time,
-// the request's own draw deciding between equals, and books the prompt there.
+// choose picks the instance with the fewest outstanding tokens at the given time, and adds the
+// prompt to it. The request's own draw decides between equals.
 func (p *prefillPool) choose(at time.Duration, r *workload.Request) (int, bool) {
 	best, ties := -1, 0
 	for i := range p.models {
@@ -75,7 +75,7 @@ func (p *prefillPool) choose(at time.Duration, r *workload.Request) (int, bool) 
 	return best, true
 }
 
-// finish is when the model will have finished a prompt that was just booked.
+// finish is when the model finishes a prompt that was just added.
 func (p *prefillPool) finish(i int, at time.Duration, tokens int) time.Duration {
 	start := at
 	if p.model.Mode != engine.Delay {
@@ -85,7 +85,7 @@ func (p *prefillPool) finish(i int, at time.Duration, tokens int) time.Duration 
 	return p.until[i]
 }
 
-// forget takes a prompt that will not be finished off an instance's books.
+// forget removes a prompt that will not be finished from an instance.
 func (p *prefillPool) forget(i int, at time.Duration, r *workload.Request) {
 	p.settle(i, at)
 	id := uint64(r.ID)
@@ -95,9 +95,9 @@ func (p *prefillPool) forget(i int, at time.Duration, r *workload.Request) {
 	}
 }
 
-// prefillDraw is the request's draw between equal prefill instances. It is another
-// one than the scheduler's between equal decode instances: with a single draw both
-// choices would fall on the same index, and so in the same pod, far too often.
+// prefillDraw is the request's draw between equal prefill instances. It differs from the
+// scheduler's draw between equal decode instances: with a single draw both choices would have
+// the same index, and so the same pod, far too often.
 func prefillDraw(r *workload.Request) uint64 {
 	// The finaliser of SplitMix64: every bit of the result depends on every bit of the draw.
 	x := r.TieBreak + 0x9e3779b97f4a7c15
@@ -106,7 +106,7 @@ func prefillDraw(r *workload.Request) uint64 {
 	return x ^ x>>31
 }
 
-// settle takes the prompts that the model has finished by now off the books.
+// settle removes the prompts that the model has finished by now.
 func (p *prefillPool) settle(i int, now time.Duration) {
 	for _, ev := range p.models[i].Advance(now) {
 		if ev.Kind == engine.PrefillDone {

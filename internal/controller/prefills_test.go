@@ -10,8 +10,8 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// Of instances with equally many tokens outstanding, the request's own draw chooses; one
-// with fewer is taken whatever the draw.
+// Among instances with equally many outstanding tokens the request's own draw chooses. An
+// instance with fewer is chosen for any draw.
 func TestPrefillInstanceIsChosenByLoadThenByTheRequestsDraw(t *testing.T) {
 	t.Parallel()
 	chosen := map[int]bool{}
@@ -24,7 +24,7 @@ func TestPrefillInstanceIsChosenByLoadThenByTheRequestsDraw(t *testing.T) {
 		assert.Equal(t, int(prefillDraw(&r)%3), first)
 		chosen[first] = true
 
-		// The other two are equal now, and the draw between them is the next request's.
+		// The other two are equal now, and the next request's draw decides between them.
 		next := workload.Request{ID: id + 1, PromptTokens: 50, TieBreak: uint64(id + 1)}
 		idle := []int{0, 1, 2}
 		idle = append(idle[:first], idle[first+1:]...)

@@ -53,8 +53,8 @@ func (c *Serving) record(f *flight) results.Record {
 	return r
 }
 
-// recordTimes cuts the time to first token into parts that add up to it exactly.
-// With overlap the transfer's visible part starts when the prefill ends.
+// recordTimes splits the time to first token into parts that add up to it exactly. With overlap
+// the transfer's visible part starts when the prefill ends.
 func (c *Serving) recordTimes(r *results.Record, f *flight) {
 	start := f.senderStart
 	if start == nothing {

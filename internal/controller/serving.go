@@ -9,7 +9,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// stage is where a request stands.
+// stage is the state of a request.
 type stage uint8
 
 const (
@@ -21,7 +21,7 @@ const (
 	stageWaiting                 // all bytes arrived, not in the batch
 	stageDecoding                // in the batch
 	stageCompleted               // all tokens
-	stageFailed                  // ended without them
+	stageFailed                  // ended without all tokens
 	stageIncomplete              // the trial was cut off
 )
 
@@ -31,19 +31,19 @@ type flight struct {
 	stage   stage
 	attempt int // of reservation and transfer, from 1
 	retries int // attempts that failed
-	order   int // of the latest promise (watch)
-	refused int // reservations refused since the last one that held
+	order   int // number of the latest deadline (watch)
+	refused int // reservations refused since the last successful one
 
 	prefill, decode int
 	decision        scheduler.Decision
-	hasDecode       bool // a decision is on the scheduler's books
+	hasDecode       bool // a decision is counted in the scheduler's state
 
 	computed     bool // the prefill has finished
-	unsent       bool // nothing has to move, and the transfer is told when the prefill has finished
+	unsent       bool // no bytes to move; the transfer is reported when the prefill has finished
 	payload      int64
 	emulated     int64
-	startIssued  time.Duration // when the transfer was ordered
-	released     bool          // n_inflight was given back
+	startIssued  time.Duration // when the transfer was requested
+	released     bool          // n_inflight was decremented
 	transferDone time.Duration
 	admitted     time.Duration
 	started      time.Duration
@@ -150,9 +150,9 @@ func (c *Serving) Wake(now time.Duration) []Action {
 	return c.actions
 }
 
-// startPrefill sends a prompt to the least loaded prefill instance. The choice is
-// made as of the arrival, not of the wake-up: lateness must not change it. The
-// instance has its time from now on.
+// startPrefill sends a prompt to the least loaded prefill instance. The choice is made for the
+// time of arrival, not of the wake-up: a late wake-up must not change it. The instance's
+// deadline counts from now.
 func (c *Serving) startPrefill(now, at time.Duration, f *flight) {
 	if f.prefill >= 0 {
 		c.pool.forget(f.prefill, at, f.req) // a prompt that was cancelled
@@ -169,8 +169,8 @@ func (c *Serving) startPrefill(now, at time.Duration, f *flight) {
 
 func (c *Serving) act(a Action) { c.actions = append(c.actions, a) }
 
-// live finds the request an event is about, or nil when it has ended or the
-// event belongs to an attempt that was given up.
+// live finds the request of an event. It returns nil if the request has ended or the event
+// belongs to an attempt that was given up.
 func (c *Serving) live(ev Event, stages ...stage) *flight {
 	if ev.Request < 0 || ev.Request >= len(c.flights) {
 		return nil
@@ -236,7 +236,7 @@ func (c *Serving) onPrefillStarted(now time.Duration, ev Event) {
 func (c *Serving) onPrefillDone(now time.Duration, ev Event) {
 	f := c.live(ev, stagePrefill, stageHeld, stageReserving, stageTransfer)
 	if c.cfg.OverlapPieces != nil && f == nil && ev.Request >= 0 && ev.Request < len(c.flights) {
-		f = &c.flights[ev.Request] // the attempt counter has moved on since the prefill was ordered
+		f = &c.flights[ev.Request] // the attempt counter has changed since the prefill was requested
 	}
 	if f == nil || f.prefill != ev.Prefill || f.stage >= stageCompleted {
 		return

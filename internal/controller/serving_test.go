@@ -15,7 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// bench is a small cluster: 1 KB of KV a token, 512-token blocks, rate scale 10.
+// bench is a small cluster: 1 KB of KV per token, 512-token blocks, rate scale 10.
 type bench struct {
 	prefills, decodes int
 	policy            string
@@ -102,7 +102,7 @@ func request(id int, at time.Duration, prompt, output int, blocks ...uint64) wor
 	}
 }
 
-// lawful checks what must hold of every finished trial.
+// lawful checks the laws of every finished trial.
 func lawful(t *testing.T, c *Serving) []results.Record {
 	t.Helper()
 	rows := c.Records()
@@ -327,7 +327,7 @@ func TestNothingLeftMeansFailureWithAReason(t *testing.T) {
 func TestRequestsWaitForMemoryInOrder(t *testing.T) {
 	b := one()
 	b.mode = engine.Delay
-	b.memory = 6 * 512 * kvBytes // one request of 2000 + 10 tokens and a bit
+	b.memory = 6 * 512 * kvBytes // little more than one request of 2000 + 10 tokens
 	for i := range 4 {
 		b.requests = append(b.requests, request(i, time.Duration(i)*time.Millisecond, 2000, 10))
 	}
@@ -433,7 +433,7 @@ func TestOverlapWithNothingToMoveStillWaitsForThePrefill(t *testing.T) {
 	c, w := b.start(t)
 	w.onTransfer = func(a Action) *Event {
 		if len(a.Streams) == 0 {
-			return nil // there at once
+			return nil // it arrives at once
 		}
 		return &Event{Kind: TransferDone, At: a.ReleaseTo, BytesEmulated: 102_400, Decode: a.Decode}
 	}
@@ -540,7 +540,7 @@ func TestConfigIsChecked(t *testing.T) {
 // between, perhaps one that no instance can ever take.
 func TestARequestIsHeldForItsOwnSizeAndNotForAnothers(t *testing.T) {
 	t.Parallel()
-	c, _ := bench{memory: 10 << 20, requests: []workload.Request{request(0, 0, 600, 5), request(1, 0, 600, 5)}}.start(t)
+	c, _ := bench{memory: 10 << 20, step: time.Millisecond, requests: []workload.Request{request(0, 0, 600, 5), request(1, 0, 600, 5)}}.start(t)
 	c.scratch = scheduler.Request{PromptTokens: 1 << 30}
 	f := &c.flights[0]
 	c.hold(f)

@@ -6,28 +6,27 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// Tenant is one scheduler of a trial and the view of the cluster that it decides by. Tenants
-// share the instances, the network and the oracle. Prefill instances are chosen for all
-// of them alike: the tenants part where a decode instance is chosen.
+// Tenant is one scheduler of a trial and its view of the cluster. Tenants share the instances,
+// the network and the oracle. Prefill instances are chosen in the same way for all; only decode
+// instances are chosen per tenant.
 //
-// To its own tenant a request is known from the decision on: it is in flight, in the queue
-// of the decode instance, and its memory is booked. To the others it does not exist until
-// that instance reports it: as waiting, when its last byte has arrived, then as
-// part of the batch. Reports of free memory and cached blocks, the loss of an instance and
-// the oracle's congestion reach all. A transfer in flight shows to no other tenant, not
-// even in the congestion where own traffic is left out of it: it is the
-// class of all KV traffic that is left out.
+// A request's own tenant counts it from the decision on: it is in flight, in the queue of the
+// decode instance, and its memory is reserved. The others do not know it until that instance
+// reports it: as waiting, when its last byte has arrived, then as part of the batch. Reports of
+// free memory and cached blocks, the loss of an instance and the oracle's congestion reach all.
+// No other tenant sees a transfer in flight. If congestion leaves out own traffic, it does not
+// see it there either, since all KV traffic has one class.
 type Tenant struct {
 	Scheduler scheduler.Policy
-	State     *scheduler.State // fresh, of the same instances, and nobody else's
+	State     *scheduler.State // new, of the same instances, and not shared with another tenant
 }
 
-// tenant is a Tenant and what waits for it.
+// tenant is a Tenant with its waiting requests.
 type tenant struct {
 	Tenant
 	held    []int   // requests without a feasible decode instance, FIFO
-	blocked bool    // of retryHeld: the first of them does not fit
-	booked  []int64 // per decode: asked for and not yet answered
+	blocked bool    // set by retryHeld: the first held request does not fit
+	booked  []int64 // per decode: memory requested and not yet answered
 }
 
 func checkTenants(all []Tenant) error {
@@ -54,14 +53,14 @@ func newTenants(all []Tenant, decodes int) []tenant {
 
 func (c *Serving) tenantOf(f *flight) *tenant { return &c.tenants[f.req.Tenant] }
 
-// tellAll tells every tenant what an instance or the operator has reported.
+// tellAll applies a report of an instance or the operator to the state of every tenant.
 func (c *Serving) tellAll(report func(*scheduler.State)) {
 	for i := range c.tenants {
 		report(c.tenants[i].State)
 	}
 }
 
-// showArrived shows a request to the tenants that have not known of it.
+// showArrived adds an arrived request to the state of the other tenants.
 func (c *Serving) showArrived(f *flight) {
 	for i := range c.tenants {
 		if i != f.req.Tenant {
@@ -70,8 +69,8 @@ func (c *Serving) showArrived(f *flight) {
 	}
 }
 
-// oldestHeld is the tenant whose first held request came first, among those that are not
-// blocked; nil where none is left.
+// oldestHeld returns the tenant with the oldest first held request, among those that are not
+// blocked; nil if there is none.
 func (c *Serving) oldestHeld() *tenant {
 	var first *tenant
 	for i := range c.tenants {

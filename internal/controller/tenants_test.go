@@ -15,7 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// of gives requests to tenants.
+// of assigns requests to tenants.
 func of(tenants []int, reqs ...workload.Request) []workload.Request {
 	for i := range reqs {
 		reqs[i].Tenant = tenants[i]
@@ -47,7 +47,7 @@ func TestATenantWithoutRequestsChangesNothing(t *testing.T) {
 	}
 }
 
-// crowd is a cluster short of memory on which requests come in bursts.
+// crowd is a cluster with little memory and bursts of requests.
 func crowd(seed uint64, policy string) bench {
 	b := one()
 	b.prefills, b.decodes, b.batch, b.mode, b.policy = 2, 3, 2, engine.Delay, policy
@@ -83,7 +83,7 @@ func TestTwoTenantsHerdWhereOneSchedulerSpreads(t *testing.T) {
 			b.decodes, b.tenants, b.policy, b.mode = 2, 2, "least-loaded", engine.Delay
 			b.requests = of(tt.tenants, request(0, 0, 2000, 5), request(1, 0, 2000, 5))
 			for i := range b.requests {
-				b.requests[i].TieBreak = 0 // the same luck for both
+				b.requests[i].TieBreak = 0 // the same draw for both
 			}
 			c, w := b.start(t)
 			w.run(c)
@@ -92,8 +92,8 @@ func TestTwoTenantsHerdWhereOneSchedulerSpreads(t *testing.T) {
 	}
 }
 
-// d0 is near (1 GB/s), d1 far (300 MB/s): the near one stays the better until four
-// transfers are under way, by the count of one's own.
+// d0 is near (1 GB/s), d1 far (300 MB/s): the near one stays better until the tenant counts four
+// transfers of its own to it.
 func TestSelfContentionCountsOnlyTheTenantsOwn(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -140,8 +140,8 @@ func decodesOf(rows []results.Record) []string {
 	return out
 }
 
-// TestOthersHearOfARequestWhenTheInstanceReportsIt follows one request of tenant 0 through
-// what both tenants are told.
+// TestOthersHearOfARequestWhenTheInstanceReportsIt follows one request of tenant 0 through the
+// states of both tenants.
 func TestOthersHearOfARequestWhenTheInstanceReportsIt(t *testing.T) {
 	b := one()
 	b.tenants, b.memory, b.policy = 2, 10_000_000, "netkv-full"
@@ -184,7 +184,7 @@ func TestAHeldRequestKeepsOnlyItsOwnTenantWaiting(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		tenants []int
-		passes  bool // request 3, which fits when 1 has ended, is through before 0 is
+		passes  bool // request 3 fits when 1 has ended, and completes before 0
 	}{
 		{"one scheduler keeps the order", []int{0, 0, 0, 0}, false},
 		{"another tenant's fits and goes", []int{0, 0, 0, 1}, true},

@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// watch is a promise that an instance must keep: the answer to an order by a
-// time. A process that hangs, or a host that stops, breaks no connection; without
-// a deadline its requests would wait for ever.
+// watch is a deadline for an instance to answer an action. If a process hangs or a host stops,
+// no connection breaks, so without a deadline its requests would wait for ever.
 type watch struct {
 	due     time.Duration
 	request int
-	order   int // the request's latest promise is the one that counts
+	order   int // only the request's latest deadline counts
 	stage   stage
 }
 
-// watchHeap orders promises by due time, then request, so that the order of
-// failures does not depend on the order of orders.
+// watchHeap sorts deadlines by due time, then request, so that the order of failures does not
+// depend on the order of actions.
 type watchHeap []watch
 
 func (h watchHeap) Len() int { return len(h) }
@@ -45,7 +44,7 @@ func (c *Serving) expect(f *flight, from, within time.Duration) {
 	heap.Push(&c.watches, watch{from + within + c.cfg.AnswerTimeout, f.req.ID, f.order, f.stage})
 }
 
-// nextWatch drops promises that were kept and gives the due time of the first open one.
+// nextWatch drops deadlines that were met and returns the due time of the first open one.
 func (c *Serving) nextWatch() (time.Duration, bool) {
 	for len(c.watches) > 0 {
 		w := c.watches[0]
@@ -78,11 +77,10 @@ func (c *Serving) overdue(now time.Duration) {
 	}
 }
 
-// Postpone moves every promise and the drain limit by the time that the controller
-// stood still.
+// Postpone moves every deadline and the drain limit by a pause of the controller.
 func (c *Serving) Postpone(by time.Duration) {
 	for i := range c.watches {
-		c.watches[i].due += by // the same for all: the order stays
+		c.watches[i].due += by // the same for all, so the heap stays ordered
 	}
 	c.deadline += by
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// world is a scripted network around real engines on a virtual clock: every
-// transfer takes its bytes over a fixed rate, unless the test says otherwise.
+// world is a scripted network around real engines on a virtual clock: every transfer has the
+// same fixed rate, unless the test says otherwise.
 type world struct {
 	t      *testing.T
 	now    time.Duration
@@ -26,7 +26,7 @@ type world struct {
 	onTransfer func(a Action) *Event
 	deafP      map[int]bool // instances that do not answer
 	deafD      map[int]bool
-	actions    []Action // everything ordered
+	actions    []Action // all actions so far
 }
 
 type queued struct {
@@ -79,7 +79,7 @@ func (w *world) run(d Driver) {
 	}
 }
 
-// next says what comes first: an engine's event, a queued one, or the driver's wake-up.
+// next returns what comes first: an engine's event, a queued event, or the driver's wake-up.
 func (w *world) next(d Driver) (kind string, at time.Duration) {
 	consider := func(k string, t time.Duration, ok bool) {
 		if ok && (kind == "" || t < at) {
@@ -195,7 +195,7 @@ func (w *world) transfer(a Action) {
 	})
 }
 
-// arrive tells the engine what the controller is about to hear.
+// arrive passes an event to the engine before the controller gets it.
 func (w *world) arrive(ev Event) {
 	if ev.Kind == TransferDone && w.decode != nil && w.attempts[uint64(ev.Request)] == ev.Attempt {
 		require.NoError(w.t, w.decode[ev.Decode].Arrive(ev.At, uint64(ev.Request)))

@@ -18,17 +18,17 @@ import (
 // removes them.
 type Fabrics struct {
 	Lab lab.Options
-	// Carries tells what this host carries; it is asked only where that matters.
+	// Carries returns what this host carries. It is called only when that matters.
 	Carries func() host.Capacity
-	// Parallel is how many fabrics run side by side, at most; 0: as many as the host carries.
+	// Parallel is the largest number of fabrics side by side; 0 means as many as the host carries.
 	Parallel int
-	// Name is the lab's; "" is the scenario's. What an earlier process left of a lab of this
-	// name makes way, which only a name of the program's own choice may do.
+	// Name is the lab's name; "" means the scenario's name. A lab that an earlier process left
+	// under this name is removed, so use only names that the program itself chose.
 	Name string
 }
 
-// Resolve says how many fabrics side by side suit so many trials of a cluster, and turns a
-// scale of auto into a number for them. The notes are for the reader of the results.
+// Resolve chooses how many fabrics run the given number of trials (work) side by side, and turns
+// a scale of auto into a number for them. The notes are for the reader of the results.
 func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (scaled *trials.Cluster, fabrics int, notes []string, err error) {
 	if f.Name != "" {
 		c = c.Vary(func(s *scenarios.Scenario) { s.Name = f.Name })
@@ -59,8 +59,8 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 	return c, fabrics, notes, nil
 }
 
-// With builds so many fabrics of a cluster's plan, works on them, and removes them, also when
-// the context ends.
+// With builds the given number of fabrics of a cluster's plan, calls work with them, and removes
+// them, also when the context ends.
 func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work func([]*lab.Lab) error) error {
 	if f.Name != "" {
 		if err := f.clear(ctx); err != nil {
@@ -77,7 +77,7 @@ func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work
 	return errors.Join(workErr, lab.RemoveGroup(undo, labs))
 }
 
-// clear removes what a process that has ended left of a lab of this name.
+// clear removes a lab of this name that an ended process left behind.
 func (f *Fabrics) clear(ctx context.Context) error {
 	if pid, working := lab.Worker(f.Name, f.Lab); working {
 		return fmt.Errorf("lab %q is in use by process %d: wait for it, or stop it", f.Name, pid)

@@ -15,8 +15,9 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// flowSeedsBesidePacket is how many seeds the flow world runs beside a packet
-// run: decisions that diverge average out over seeds only, and here they cost little.
+// flowSeedsBesidePacket is the number of flow-world seeds when a packet run is made too.
+// Decisions that diverge average out only over many seeds, and in the flow world seeds are
+// cheap.
 const flowSeedsBesidePacket = 20
 
 // keep adds a trial's records to the run and its folder.
@@ -34,7 +35,7 @@ func appendAll(w *results.Writer, records []results.Record) error {
 	return nil
 }
 
-// flow is the flow world: alone, or as it is beside the labs.
+// flow returns the flow world: the plain one, or the one that matches the labs.
 func (r *run) flow() trials.Flow {
 	if r.emulated() {
 		return packetworld.FlowBeside(r.labs[0], r.cluster)
@@ -72,7 +73,7 @@ func (r *run) flowTrials(ctx context.Context) error {
 	return err
 }
 
-// flowSeeds are the scenario's, and beside a packet run more.
+// flowSeeds returns the scenario's seeds, and more of them if a packet run is made too.
 func (r *run) flowSeeds() []uint64 {
 	seeds := slices.Clone(r.cluster.Scenario.Seeds)
 	if !r.emulated() || r.cluster.Flows() {
@@ -86,8 +87,8 @@ func (r *run) flowSeeds() []uint64 {
 	return seeds
 }
 
-// attribute takes the gap between the worlds apart. A failure costs the run its
-// attribution and nothing else: what it measured stays.
+// attribute splits the gap between the worlds by cause. If it fails, the run only lacks its
+// attribution; its measurements stay.
 func (r *run) attribute(ctx context.Context) error {
 	if !r.emulated() || r.cluster.Flows() {
 		return nil

@@ -2,15 +2,15 @@ package experiment
 
 import "sync"
 
-// gate keeps lanes in step: they begin a trial together and go on to what follows it
-// together, so that what one does before or after its trial takes no CPU from another's.
-// A lane that has no more to do leaves, and is not waited for.
+// gate synchronises lanes: they begin a trial together, and go on together after it. So the work
+// of one lane before or after its trial takes no CPU from another lane's trial. A lane that has
+// finished leaves the gate, and the others no longer wait for it.
 type gate struct {
 	mu      sync.Mutex
 	opened  sync.Cond
 	members int
 	arrived int
-	passed  int // how often it has opened
+	passed  int // how often the gate has opened
 }
 
 func newGate(members int) *gate {
@@ -19,7 +19,7 @@ func newGate(members int) *gate {
 	return g
 }
 
-// wait returns when all members are there. Nil waits for none.
+// wait returns when all members wait. A nil gate returns at once.
 func (g *gate) wait() {
 	if g == nil {
 		return
@@ -34,7 +34,7 @@ func (g *gate) wait() {
 	}
 }
 
-// leave takes a member out.
+// leave removes a member.
 func (g *gate) leave() {
 	if g == nil {
 		return

@@ -31,7 +31,7 @@ func TestLanesBeginTogetherAndNoneWaitsForOneThatHasLeft(t *testing.T) {
 					note(begun)
 					time.Sleep(time.Duration(10*(i+1)) * time.Second) // the trial
 					if i == 2 && n == 1 {
-						return // fails in its second
+						return // fails in its second trial
 					}
 					g.wait()
 					note(ended)
@@ -39,7 +39,8 @@ func TestLanesBeginTogetherAndNoneWaitsForOneThatHasLeft(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		// Ready after 3 s, the longest trial 30; the second time lane 0 has left, and lane 2 does so after 30.
+		// All are ready after 3 s, and the longest trial takes 30 s. Lane 0 has left by the second
+		// time; lane 2 leaves after 30 s.
 		assert.Equal(t, map[time.Duration]int{3 * time.Second: 3, 36 * time.Second: 2}, begun)
 		assert.Equal(t, map[time.Duration]int{33 * time.Second: 3, 66 * time.Second: 1}, ended)
 	})

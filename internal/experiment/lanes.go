@@ -21,39 +21,38 @@ import (
 type Work struct {
 	trials.Trial
 	Cluster *trials.Cluster // its plan must be that of the labs
-	Name    string          // as progress and reasons call it: "rr, seed 1"
+	Name    string          // as in progress and reasons: "rr, seed 1"
 }
 
-// Played is a trial with all its attempts behind it.
+// Played is a trial after its last attempt.
 type Played struct {
-	*packetworld.Outcome // of the attempt that counts, the last
+	*packetworld.Outcome // of the last attempt, the one that counts
 	Judgement            fidelity.Judgement
 	Lab                  string
 	Attempts             int
-	Cut                  bool // it did not come to its end
+	Cut                  bool // it ended early
 }
 
-// Keeper takes what lanes give. Both methods may be called by several lanes at once, and
-// their errors end the work.
+// Keeper receives the trials that lanes have played. Several lanes may call both methods at
+// once. An error ends the work.
 type Keeper interface {
-	// Keep takes a trial that is done, the n-th of the work; also one that was cut.
+	// Keep receives the n-th trial of the work when it is done, or was cut.
 	Keep(n int, p *Played) error
-	// PutAside takes a spoiled attempt of a trial, which is then repeated.
+	// PutAside receives a spoiled attempt of a trial that will be repeated.
 	PutAside(n int, p *Played) error
 }
 
-// Lanes play trials on labs: one lab each, with the trials' own evidence. They share nothing
-// while trials run but the queue, the host and the progress that a person sees.
+// Lanes play trials on labs: one lab per lane, with separate evidence per trial. While trials
+// run, they share only the queue, the host and the progress display.
 type Lanes struct {
 	Labs []*lab.Lab
-	// Total is how many trials progress counts; the work's own number where it is 0.
+	// Total is the number of trials that progress shows; 0 means the number in the work.
 	Total    int
 	Progress Progress
 }
 
-// Play plays all the work, each trial at most Limits.Repeats times more than once when it was
-// spoiled. A lane that fails ends it, but trials that are under way elsewhere, which it does
-// not touch, come to their end.
+// Play plays all the work. It repeats a spoiled trial at most Limits.Repeats times. When a lane
+// fails, no further trials begin, but the trials of other lanes run to their end.
 func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
 	total := l.Total
 	if total == 0 {
@@ -92,8 +91,8 @@ func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
 	return errors.Join(errs...)
 }
 
-// ready configures every fabric, compares it with its plan and calibrates it, all side by
-// side as the trials will be, and returns when the last is done.
+// ready configures every fabric, compares it with its plan and calibrates it. All fabrics do
+// this at once, as in the trials. It returns when the last one is done.
 func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progress) error {
 	progress.Phase("choosing source ports for every path and opening connections")
 	g, inner := errgroup.WithContext(ctx)
@@ -126,7 +125,8 @@ type queue struct {
 	at   int
 }
 
-// next is the next trial and its place; none is left once a lane has failed.
+// next returns the next trial and its place in the work; false when none is left or a lane has
+// failed.
 func (q *queue) next() (int, Work, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -148,11 +148,11 @@ type lane struct {
 	lab   *lab.Lab
 	labs  []*lab.Lab // of all lanes, whose CPU time is the run's own
 	world *packetworld.World
-	gate  *gate         // keeps it in step with the others; nil where there are none
-	lag   time.Duration // after which it begins a trial, once the gate has opened
+	gate  *gate         // synchronises it with the others; nil if it is the only lane
+	lag   time.Duration // from the opening of the gate to the start of its trial
 	shown *trialProgress
-	trial string // the one that is played, and
-	label string // that with its attempt
+	trial string // the current trial
+	label string // the trial with its attempt
 }
 
 func (l *lane) options() packetworld.Options {
@@ -168,7 +168,7 @@ func (l *lane) options() packetworld.Options {
 	}
 }
 
-// play plays one trial until it is not spoiled, or has been repeated often enough.
+// play plays one trial until it is not spoiled, or the repeats are used up.
 func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 	if err := l.world.Use(ctx, w.Cluster); err != nil {
 		return err

@@ -25,7 +25,7 @@ func TestNoTrialIsHandedOutOnceALaneHasFailed(t *testing.T) {
 	assert.False(t, ok)
 }
 
-// shown remembers what a person is shown.
+// shown remembers the progress that was displayed.
 type shown struct{ said []string }
 
 func (s *shown) Phase(format string, args ...any) {
@@ -44,7 +44,7 @@ func TestProgressSideBySideIsOfAllTrials(t *testing.T) {
 	p.begin("b", "b")
 	p.step("a", "a", 1, 3)
 	p.step("b", "b", 2, 3)
-	p.begin("a", "a, attempt 2") // what the spoiled attempt had done is to be done again
+	p.begin("a", "a, attempt 2") // the requests of the spoiled attempt no longer count
 	p.step("a", "a, attempt 2", 3, 3)
 	assert.Equal(t, []string{
 		"a (trial 1 of 2)", "b (trial 2 of 2)", "2 trials in 2 fabrics", "|.....", "2 trials in 2 fabrics", "|||...",

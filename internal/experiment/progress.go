@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Progress is what a person sees of a run.
+// Progress shows the user how far a run is.
 type Progress interface {
 	Phase(format string, args ...any)
 	Step(phase string, done, total int, left time.Duration)
 	Note(format string, args ...any)
 }
 
-// trialProgress turns the progress of trials side by side into one line.
+// trialProgress merges the progress of trials side by side into one line.
 type trialProgress struct {
 	progress      Progress
 	trials, lanes int
@@ -30,7 +30,7 @@ func newTrialProgress(p Progress, trials, lanes int) *trialProgress {
 	return &trialProgress{progress: p, trials: trials, lanes: lanes, place: map[string]int{}, ended: map[string]int{}}
 }
 
-// begin says that an attempt of a trial begins.
+// begin reports that an attempt of a trial begins.
 func (t *trialProgress) begin(trial, label string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +45,7 @@ func (t *trialProgress) begin(trial, label string) {
 	t.progress.Phase("%s (trial %d of %d)", label, t.place[trial], t.trials)
 }
 
-// step says how many of a trial's requests have ended.
+// step reports how many of a trial's requests have ended.
 func (t *trialProgress) step(trial, label string, ended, total int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,12 +23,12 @@ type Options struct {
 	Cluster  *trials.Cluster
 	Out      string // run folder, made by Run; must be absent or empty
 	Version  string
-	Notes    []string          // what a reader must know of how the run was set up
+	Notes    []string          // about the setup, for the readers of the results
 	Runtimes map[string]string // container runtime versions for host.json
 	Progress Progress
 }
 
-// Outcome is what a run gives back beside its folder.
+// Outcome is the result of a run, in addition to its folder.
 type Outcome struct {
 	Summary *results.Summary
 	Records []results.Record
@@ -39,24 +39,23 @@ type Outcome struct {
 type run struct {
 	opt     Options
 	cluster *trials.Cluster
-	labs    []*lab.Lab // of one plan, for trials side by side; none where there is no packet world
+	labs    []*lab.Lab // of one plan, for trials side by side; empty without a packet world
 	out     *results.Writer
 	records []results.Record
-	packet  *orderedWriter // what the packet world's trials gave
-	// scaling is what the scale does not preserve.
+	packet  *orderedWriter // collects the packet world's trials
+	// scaling lists what the scale does not preserve.
 	scaling     []results.ScalingFigure
 	attribution *results.Attribution // of the gap; nil where only one world ran
-	// workload is what a reader must know of what arrived.
+	// workload holds notes about the workload, for the readers of the results.
 	workload []string
 }
 
-// Run runs every policy on every seed, in the packet world on the labs and in the flow
-// world beside it, and writes the run folder. When the context ends or an agent is
-// lost, what has been measured is written, marked as interrupted, and the error is
-// returned with the outcome.
+// Run runs every policy on every seed, in the packet world on the labs and then in the flow
+// world, and writes the run folder. When the context ends or an agent is lost, it writes what
+// has been measured, marks it as interrupted, and returns the error with the outcome.
 //
-// Several labs of the same plan run trials side by side. The folder is the same as one
-// lab's, in the same order.
+// Several labs of the same plan run trials side by side. The folder has the same contents in the
+// same order as with one lab.
 func Run(ctx context.Context, labs []*lab.Lab, opt Options) (*Outcome, error) {
 	return start(ctx, &run{opt: opt, cluster: opt.Cluster, labs: labs})
 }
@@ -91,7 +90,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	return &Outcome{Summary: summary, Records: r.records, Folder: w.Dir()}, runErr
 }
 
-// worlds runs what was asked for. The flow world comes second: it needs all CPUs.
+// worlds runs the chosen worlds. The flow world comes second, because it uses all CPUs.
 func (r *run) worlds(ctx context.Context) error {
 	if r.emulated() {
 		if err := r.packetTrials(ctx); err != nil {
@@ -110,7 +109,7 @@ func (r *run) worlds(ctx context.Context) error {
 	return r.attribute(ctx)
 }
 
-// emulated says that there is a packet world.
+// emulated reports whether there is a packet world.
 func (r *run) emulated() bool { return len(r.labs) > 0 }
 
 func (r *run) runs(world string) bool {
@@ -137,7 +136,7 @@ func (r *run) packetTrials(ctx context.Context) error {
 	return err
 }
 
-// load makes what arrives on a seed, and notes what a reader must know of it.
+// load makes the load of a seed, and keeps its remarks for the readers of the results.
 func (r *run) load(seed uint64) error {
 	l, err := r.cluster.Load(seed)
 	if err != nil {
@@ -152,7 +151,7 @@ func (r *run) load(seed uint64) error {
 	return nil
 }
 
-// describe writes what is known before the first request.
+// describe writes the files whose contents are known before the first request.
 func (r *run) describe() error {
 	text, err := r.cluster.Scenario.Marshal()
 	if err != nil {
@@ -165,7 +164,7 @@ func (r *run) describe() error {
 	return errors.Join(r.out.WriteScenario(text), r.out.WriteHost(machine))
 }
 
-// scaled tells what the scale changed for the transfers that were measured.
+// scaled computes what the scale changed for the measured transfers.
 func (r *run) scaled() (err error) {
 	if !r.emulated() {
 		return nil

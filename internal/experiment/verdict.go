@@ -21,8 +21,8 @@ func (r *run) fidelity(ctx context.Context, interrupted bool) results.Fidelity {
 	return f
 }
 
-// alone is the check of the transfers of all trials that met no other; nil where it cannot
-// be made, which is judged elsewhere.
+// alone checks the transfers of all trials that met no other; nil where this is not possible,
+// which is judged elsewhere.
 func (r *run) alone(ctx context.Context) *results.AloneCheck {
 	if r.attribution != nil {
 		return r.attribution.Alone
@@ -38,7 +38,7 @@ func (r *run) alone(ctx context.Context) *results.AloneCheck {
 	return alone
 }
 
-// remarks are what a reader must know of the emulation whatever the verdict.
+// remarks are notes about the emulation for the reader, independent of the verdict.
 func (r *run) remarks() []string {
 	if !r.emulated() {
 		return append([]string{"nothing was emulated: these are the flow world's figures alone"}, r.workload...)

@@ -9,9 +9,9 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// orderedWriter writes packet trials into the run folder in the order of the work, each as
-// soon as all before it are written: what a killed run leaves is the beginning of the run.
-// It keeps what the verdict and the other worlds need. It is a Keeper.
+// orderedWriter writes packet trials into the run folder in the order of the work, each as soon
+// as all earlier ones are written: a killed run leaves the complete beginning of the run. It
+// also keeps what the verdict and the other worlds need. It is a Keeper.
 type orderedWriter struct {
 	out  *results.Writer
 	work []Work
@@ -54,7 +54,7 @@ func (o *orderedWriter) PutAside(n int, p *Played) error {
 	return nil
 }
 
-// flush writes what waits behind a trial that will never come.
+// flush writes the trials that wait for one that will never be played.
 func (o *orderedWriter) flush() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -89,13 +89,13 @@ func (o *orderedWriter) each(do func(n int, p *Played)) {
 	}
 }
 
-// records are those of all trials, in their order.
+// records returns the records of all trials, in order.
 func (o *orderedWriter) records() (out []results.Record) {
 	o.each(func(_ int, p *Played) { out = append(out, p.Records...) })
 	return out
 }
 
-// replays are the fluid counterparts of the same.
+// replays returns the fluid counterparts of those records.
 func (o *orderedWriter) replays() (out []results.Record) {
 	o.each(func(_ int, p *Played) { out = append(out, p.Replay...) })
 	return out
@@ -113,7 +113,7 @@ func (o *orderedWriter) judged() (out []results.Trial) {
 	return out
 }
 
-// trials are what the verdict on the run is made of.
+// trials returns the trials from which the run is judged.
 func (o *orderedWriter) trials() (out []fidelity.Trial) {
 	o.each(func(n int, p *Played) {
 		out = append(out, fidelity.Trial{Name: o.work[n].Name, Evidence: p.Evidence, Judgement: p.Judgement})

@@ -16,7 +16,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// writing is a writer for six trials, and what it has written so far: a digit per trial.
+// writing returns a writer for six trials, its folder, and a function that returns what is
+// written so far: one digit per trial.
 func writing(t *testing.T) (*orderedWriter, string, func() string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "run")

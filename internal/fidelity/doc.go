@@ -1,8 +1,8 @@
-// Package fidelity judges whether an emulated run deserves belief.
+// Package fidelity judges whether the results of an emulated run can be trusted.
 //
-// An emulation that silently ran out of CPU, lost its shaping or sent its flows
-// another way gives figures that look like any other's. Every run gathers Evidence
-// before (lone transfers, the fabric against its plan), during (idle windows, timers,
-// queues, sockets) and after (bytes by link, transfers that met nobody), and Judge turns
-// it into a verdict with the measured reason. The package is pure.
+// When an emulation runs out of CPU, loses its shaping or sends flows over wrong paths, its
+// figures still look normal. Every run therefore gathers Evidence: before the trials (lone
+// transfers, the fabric against its plan), during them (idle windows, timers, queues, sockets)
+// and after them (bytes per link, transfers that met no other). Judge turns it into a verdict
+// with measured reasons. The package is pure.
 package fidelity

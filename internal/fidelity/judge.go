@@ -9,46 +9,45 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// The limits. A figure beyond the first makes a run degraded, beyond the second
-// (where there is one) invalid.
+// The limits. Beyond ...Degraded a run is degraded, beyond ...Invalid it is invalid.
 const (
-	// Shares of overloaded windows, and how many a trial may have whatever its length.
+	// Shares of overloaded windows, and how many a trial of any length may have.
 	busyDegraded, busyInvalid = 0.02, 0.20
 	busyAllowed               = 2
 	// stealDegraded is the share of CPU time that a hypervisor took.
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
 	lateDegraded = 50 * time.Millisecond
-	// lossDegraded and lossInvalid are shares of segments sent again that no shaped
-	// queue can account for.
+	// lossDegraded and lossInvalid are shares of segments sent again without a drop in a shaped
+	// queue.
 	lossDegraded, lossInvalid = 0.005, 0.05
 	// limitedDegraded is the share of sending time spent waiting for socket buffers.
 	limitedDegraded = 0.05
-	// excessInvalid is how much more than rate and burst a port may have served in a window.
+	// excessInvalid is the share by which a port may exceed rate and burst in a window.
 	excessInvalid = 0.02
-	// servedInvalid is what the best of a backlogged port's windows must have carried.
+	// servedInvalid is the share of its rate that a backlogged port's best window must carry.
 	servedInvalid = 0.90
-	// strayInvalid is how far a port's bytes may be from what the records send over it.
+	// strayInvalid is how far a port's bytes may be from the bytes that the records place on it.
 	strayInvalid = 0.02
-	// enoughPolls and enoughAlone are the least polls of the oracle, and transfers that met no
-	// other, by which one trial is judged; with fewer they are judged over the whole run.
+	// enoughPolls and enoughAlone are the least numbers of oracle polls, and of transfers that met
+	// no other, for judging a single trial. With fewer they are judged over the whole run.
 	enoughPolls, enoughAlone = 5, 20
-	// backgroundDegraded is how far, relatively, background may be from what was asked.
+	// backgroundDegraded is how far background may be from its configured share, relative to it.
 	backgroundDegraded = 0.05
 	// Lone transfers of the calibration against the fluid model.
 	loneDegraded, loneInvalid = 0.02, 0.20
 )
 
-// Evidence is what a trial measured of itself. The zero value is a trial without fault.
+// Evidence is a trial's measurements of its own quality. The zero value has no fault.
 type Evidence struct {
 	// Faults are sentences about what makes the records wrong: bytes that do not add
 	// up, agents that were lost, a fabric that is not what was planned.
 	Faults []string
 	// Host is the load while the trial ran.
 	Host host.Load
-	// StoodStill is the longest time that the controller itself did not run.
+	// StoodStill is the longest time for which the controller itself did not run.
 	StoodStill time.Duration
-	// TimerLate is the worst lateness of an agent's timer, and whose.
+	// TimerLate is the worst lateness of an agent's timer, and TimerLateOf that agent.
 	TimerLate   time.Duration
 	TimerLateOf string
 	// PortFailures are requests that found no free source port on a path.
@@ -57,8 +56,8 @@ type Evidence struct {
 	Transport Transport
 	// Ports are what the shaped ports did, in all trials.
 	Ports Ports
-	// Oracle is what the scheduler was told of the network, and Asked the share of each
-	// tier's links that background traffic was asked to use.
+	// Oracle is how well the scheduler knew the network, and Asked the share of each tier's links
+	// that background traffic was configured to use.
 	Oracle telemetry.Accuracy
 	Asked  [4]float64
 	// Calibration are the lone transfers before the trials.
@@ -69,21 +68,21 @@ type Evidence struct {
 
 // Transport is what the TCP senders of all trials did.
 type Transport struct {
-	// Segments are the full ones that the payloads fill.
+	// Segments counts the full segments that the payloads fill.
 	Segments, Retransmits int64
 	// QueueDrops are packets that shaped queues refused, each up to SegmentsPerPacket segments.
 	QueueDrops        int64
 	SegmentsPerPacket int
-	// Busy is how long connections had data to send, Limited how much of that no buffer.
+	// Busy is how long connections had data to send, Limited the part of it without buffer space.
 	Busy, Limited time.Duration
 }
 
-// unexplained is the share of segments that were sent again and that no shaped queue dropped.
+// unexplained is the share of segments that were sent again without a drop in a shaped queue.
 func (t *Transport) unexplained() float64 {
 	if t.Segments == 0 {
 		return 0
 	}
-	// A retransmission may be lost again, or be one too many: a tenth on top.
+	// Retransmissions may be lost again or be needless: allow a tenth more.
 	explained := 1.1 * float64(t.QueueDrops) * float64(max(1, t.SegmentsPerPacket))
 	return max(0, float64(t.Retransmits)-explained) / float64(t.Segments)
 }
@@ -100,24 +99,24 @@ type Cause int
 
 // The causes of a reason.
 const (
-	// Effect: a figure that is off, whatever the cause.
+	// Effect: a figure is wrong; the cause is not known.
 	Effect Cause = iota
-	// Inside: the experiment's own doing, such as a load that the host does not carry.
-	// Repeating the trial until it passes would select for luck.
+	// Inside: the experiment itself is the cause, such as a load that the host does not carry.
+	// Repeating the trial until it passes would bias the results.
 	Inside
-	// Outside: something that has nothing to do with the experiment, such as other
-	// processes, a hypervisor, or a CPU that stopped while the host was otherwise idle.
+	// Outside: the cause is not the experiment, such as other processes, a hypervisor, or a CPU
+	// that stopped while the host was otherwise idle.
 	Outside
 )
 
 // Judgement is the verdict on one trial.
 type Judgement struct {
 	results.Fidelity
-	// Spoiled: the trial is not good for a cause outside of the experiment, and no cause
-	// inside of it is known. It may be repeated.
+	// Spoiled: the trial is not good, a cause outside of the experiment is known, and none inside
+	// of it. It may be repeated.
 	Spoiled bool
 
-	found map[check]bool // the checks that gave a reason, of those below
+	found map[check]bool // which checks (see below) gave a reason
 }
 
 // check names a check that one trial may have too little data for.
@@ -155,7 +154,7 @@ func (j *judge) invalid(format string, args ...any) {
 	j.add(results.VerdictInvalid, format, args...)
 }
 
-// note remembers that a check gave a reason, if one was added since there were n.
+// note remembers that a check gave a reason, if there are more than n reasons now.
 func (j *judge) note(c check, n int) { j.found[c] = j.found[c] || len(j.Reasons) > n }
 
 // beyond adds a reason if a figure is above a limit.
@@ -168,7 +167,7 @@ func (j *judge) beyond(figure, degraded, invalid float64, format string, args ..
 	}
 }
 
-// Judge gives the verdict on a trial and its reasons, the gravest kinds first.
+// Judge returns the verdict on a trial and its reasons, the most serious kinds first.
 func Judge(e *Evidence) Judgement {
 	j := newJudge(e)
 	j.cause = Inside
@@ -196,8 +195,8 @@ func newJudge(e *Evidence) *judge {
 	return &judge{found: map[check]bool{}, Fidelity: results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: []string{}, Figures: figures(e)}}
 }
 
-// host judges what the machine did to the trial. A timer that was late, or a program that
-// stood still, while the run did not overload the host, was stopped from outside.
+// host judges how the machine disturbed the trial. If a timer was late or a program did not run
+// although the run did not overload the host, the cause is outside.
 func (j *judge) host(e *Evidence) {
 	h := &e.Host
 	j.cause = Inside
@@ -229,7 +228,7 @@ func (j *judge) host(e *Evidence) {
 	}
 }
 
-// short says that the host had too little idle time in more windows than may be.
+// short reports whether the host had too little idle time in more windows than allowed.
 func short(h *host.Load, allowed int) bool {
 	return h.Busy > allowed && float64(h.Busy) > busyDegraded*float64(h.Windows)
 }
@@ -250,11 +249,11 @@ func (j *judge) busy(h *host.Load) {
 		what, 100*host.BusyIdle, 100*share, h.Windows, host.Window, advice)
 }
 
-// outsideIdle is the mean idle share that a host must have had without the CPU time of
-// others for those to be the cause of its windows without idle time.
+// outsideIdle decides whether others caused the windows without idle time: without their CPU
+// time the host must have had at least this mean idle share.
 const outsideIdle = 0.25
 
-// cause says what outside of the experiment took the CPU time that was missing, if that is so.
+// cause names what took the missing CPU time, if that was outside of the experiment.
 func cause(h *host.Load) (string, bool) {
 	text, ok := h.Outside()
 	return text, ok && h.Idle+h.Others+h.Steal >= outsideIdle
@@ -304,8 +303,8 @@ func (j *judge) calibration(c *results.Calibration) {
 func (j *judge) alone(a *results.AloneCheck) {
 	defer j.note(checkAlone, len(j.Reasons))
 	j.beyond(a.P50Pct, a.LimitP50Pct, 0, "transfers that met no other were %.1f%% from ideal at the median, the limit is %g%%", a.P50Pct, a.LimitP50Pct)
-	// The streams of one transfer share its NIC and perhaps more, and TCP does not share
-	// evenly: a tail of those says nothing of the emulation. The report prints it.
+	// The streams of one transfer share its NIC and perhaps more links, and TCP does not share
+	// evenly. So their tail does not show the quality of the emulation; the report prints it only.
 	if a.Streams == 1 {
 		j.beyond(a.P99Pct, a.LimitP99Pct, 0, "transfers that met no other were %.1f%% from ideal at the 99th percentile, the limit is %g%%", a.P99Pct, a.LimitP99Pct)
 	}
@@ -313,7 +312,7 @@ func (j *judge) alone(a *results.AloneCheck) {
 
 func abs(x float64) float64 { return max(x, -x) }
 
-// figures are the measured values beside the verdict.
+// figures returns the measured values for the verdict.
 func figures(e *Evidence) *results.FidelityFigures {
 	t := &e.Transport
 	return &results.FidelityFigures{
@@ -325,7 +324,7 @@ func figures(e *Evidence) *results.FidelityFigures {
 	}
 }
 
-// oracle lists the tiers of which the oracle knows something.
+// oracle lists the figures of the tiers that the oracle knows.
 func oracle(e *Evidence) []results.OracleFigures {
 	var out []results.OracleFigures
 	for tier := range e.Oracle.Truth {

@@ -8,8 +8,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Merge takes in the evidence of another trial: what was counted adds up, shares of the
-// host's time become means, and of what was judged the worst stays. Alone is left as it is.
+// Merge adds the evidence of another trial: counts are summed, shares of the host's time are
+// averaged, and of judged figures the worst is kept. Alone is not changed.
 func (e *Evidence) Merge(o *Evidence) {
 	e.Host = mergeLoad(e.Host, o.Host)
 	e.Faults = append(e.Faults, o.Faults...)
@@ -25,7 +25,7 @@ func (e *Evidence) Merge(o *Evidence) {
 	e.Asked = o.Asked
 }
 
-// mergeLoad weighs shares by the windows that they were sampled in.
+// mergeLoad weights shares by their numbers of windows.
 func mergeLoad(a, b host.Load) host.Load {
 	n := float64(a.Windows + b.Windows)
 	mean := func(x, y float64) float64 {
@@ -63,7 +63,7 @@ func (p *Ports) merge(o *Ports) {
 	}
 }
 
-// mergeCalibration keeps, of each tier, the fabric that is furthest from ideal.
+// mergeCalibration keeps, per tier, the result of the fabric that is furthest from ideal.
 func mergeCalibration(a, b *results.Calibration) *results.Calibration {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)

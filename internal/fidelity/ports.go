@@ -10,28 +10,28 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Ports is the worst that was seen of any shaped port in any trial.
+// Ports holds the worst figures of any shaped port in any trial.
 type Ports struct {
-	// Excess is by what share of its rate a port served more than rate and burst allow.
+	// Excess is how much a port served above what rate and burst allow, as a share of its rate.
 	Excess   float64
 	ExcessAt string
-	// Served is the least, over ports that were backlogged in several windows, of the
-	// best window's share of the rate; 0 when no port was.
+	// Served is the share of its rate that a backlogged port carried in its best window: the least
+	// of all ports that were backlogged in several windows, 0 when none was.
 	Served   float64
 	ServedAt string
-	// Stray is how far a port's KV bytes were from what the recorded paths send over it.
+	// Stray is how far a port's KV bytes were from the bytes that the recorded paths place on it.
 	Stray               float64
 	StrayAt             string
 	StrayGot, StrayWant int64
 }
 
-// backlogged is how many windows must begin and end with a queue for a port to be judged. In
-// a few of them it may have been empty in between, without any fault.
+// backlogged is the least number of windows that begin and end with a queue for a port to be
+// judged. In a few windows the queue may have been empty in between, without any fault.
 const backlogged = 10
 
-// Serve takes a trial's polls in: rows of the ports by time, as telemetry gives them, at
-// a time scale; Since, where it is set, is more exact than the poll's time. burst is what
-// a port may send at once on top of its rate.
+// Serve adds a trial's polls: the rows of telemetry, by time, and the time scale. Where a row
+// has Since, that is more exact than the poll's time. burst returns how many bytes a port may
+// send at once on top of its rate.
 func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale float64, burst func(port int) int) {
 	type state struct {
 		at      time.Duration
@@ -44,7 +44,7 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 	states := make([]state, len(ports))
 	for _, r := range rows {
 		s := &states[r.Port]
-		// A packet that waits for tokens is no queue: a port of slow flows always has one.
+		// One packet that waits for tokens is no queue: a port with slow flows always has one.
 		queued := r.Backlog > 2*uint64(burst(r.Port))
 		if s.seen && r.At > s.at {
 			elapsed := r.Since
@@ -71,24 +71,25 @@ func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale
 }
 
 const (
-	// ackShare bounds what acknowledgements are beside what they acknowledge: for each full
-	// segment one frame of up to 94 bytes, with three blocks of SACK.
+	// ackShare bounds the bytes of acknowledgements relative to the data: one frame of up to 94
+	// bytes, with three SACK blocks, per full segment.
 	ackShare = 0.065
-	// connBytes bounds what a stream costs either way however short it is: a connection's
-	// hand-shake and first exchange, and the protocol's own frames. Of 64 streams of two to
-	// six kilobytes on new connections, 400 to 730 bytes a stream came back.
+	// connBytes bounds the overhead of a stream of any length, in each direction: a connection's
+	// handshake and first exchange, and the protocol's own frames. In a test of 64 streams of two
+	// to six kilobytes on new connections, 400 to 730 bytes per stream came back.
 	connBytes = 1 << 10
-	// slackBytes covers what is no stream's: probes, and connections that were opened but not used.
+	// slackBytes covers bytes of no stream: probes, and connections that were not used.
 	slackBytes = 64 << 10
-	// least is what a port's error is compared with when it should carry less.
+	// least is the base of a port's relative error if the port should carry less.
 	least = 1 << 20
 	// frame and segment are a full segment's bytes on a link and of payload.
 	frame, segment = fabric.FrameBytes, 1448
 )
 
-// Conserve compares the KV bytes that ports carried in a trial, by 2 x link + 1 for the
-// way back, with those that the records' paths send over them; -1 is not known. A trial with attempts
-// that failed has bytes which no record places; it is not judged.
+// Conserve compares the KV bytes that ports carried in a trial with the bytes that the records'
+// paths place on them. Index 2 x link is the direction from A to B, 2 x link + 1 the way back;
+// -1 means not known. It does not judge trials with failed attempts, whose bytes no record
+// places.
 func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried []int64, records []results.Record) error {
 	due, err := expected(plan, len(carried), records)
 	if err != nil || due == nil {
@@ -109,15 +110,15 @@ func (p *Ports) Conserve(plan *fabric.Plan, ports []telemetry.PortRef, carried [
 	return nil
 }
 
-// due is what ports should have carried, by port.
+// due holds the bytes that ports should have carried, by port.
 type due struct {
 	data []float64 // frames of the streams' payload
-	more []float64 // at most, on top: segments sent again, acknowledgements, connections
-	// anywhere is as much again of streams whose acknowledgements' path is not known.
+	more []float64 // the most that may be added: segments sent again, acknowledgements, connections
+	// anywhere is the same for acknowledgements whose path is not known; it may be on any port.
 	anywhere float64
 }
 
-// expected places the bytes of all streams; nil when some have no place.
+// expected places the bytes of all streams on ports; nil if a transfer failed or was repeated.
 func expected(plan *fabric.Plan, ports int, records []results.Record) (*due, error) {
 	out := &due{data: make([]float64, ports), more: make([]float64, ports)}
 	for i := range records {
@@ -143,7 +144,7 @@ func expected(plan *fabric.Plan, ports int, records []results.Record) (*due, err
 	return out, nil
 }
 
-// add places a stream on its path of there, and its acknowledgements on theirs of back.
+// add places a stream on one of the paths there, and its acknowledgements on one of back.
 func (d *due) add(s *results.StreamRecord, there, back []fabric.Path) error {
 	if s.Slot < 0 || s.Slot >= len(there) {
 		return fmt.Errorf("path slot %d of %d", s.Slot, len(there))

@@ -16,7 +16,7 @@ import (
 
 func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 	t.Parallel()
-	ports := []telemetry.PortRef{{Name: "a>b", Rate: 8_000_000}, {Name: "b>a", Rate: 8_000_000}} // a megabyte a second
+	ports := []telemetry.PortRef{{Name: "a>b", Rate: 8_000_000}, {Name: "b>a", Rate: 8_000_000}} // one megabyte per second
 	row := func(second, port int, bytes uint64, backlog uint64) telemetry.Row {
 		return telemetry.Row{At: time.Duration(second) * time.Second, Port: port, Bytes: bytes, Backlog: backlog}
 	}
@@ -60,7 +60,7 @@ func TestServedRatesAreComparedWithThePorts(t *testing.T) {
 	assert.Zero(t, p.Served, "eight windows say nothing")
 }
 
-// line is a completed transfer of the quickstart plan with one stream on a path slot.
+// crossing is a completed transfer of the quickstart plan with one stream on a path slot.
 func crossing(plan *fabric.Plan, slot int, bytes int64) results.Record {
 	return results.Record{
 		Status: results.Completed, Attempts: 1, Prefill: plan.Nodes[plan.Prefill[0]].Name,
@@ -121,7 +121,7 @@ func TestAcknowledgementsArePlacedOnTheirWayBack(t *testing.T) {
 	require.NoError(t, err)
 	ports := telemetry.Ports(plan)
 	from, to := plan.Prefill[0], plan.Decode[len(plan.Decode)-1]
-	// carried are the ports' bytes if acknowledgements of some size take a slot back.
+	// carried returns the ports' bytes if the acknowledgements return on slot back with acks bytes.
 	carried := func(r results.Record, back int, acks int64) []int64 {
 		out := make([]int64, len(ports))
 		for _, st := range r.Streams {
@@ -154,7 +154,7 @@ func TestAcknowledgementsArePlacedOnTheirWayBack(t *testing.T) {
 		assert.Equal(t, tt.plausible, p.Stray < strayInvalid, "%s: %v at %s", tt.name, p.Stray, p.StrayAt)
 	}
 
-	// Many short streams are mostly hand-shakes, and those belong to the path too.
+	// Many short streams are mostly handshakes, and these belong to the path too.
 	var many results.Record
 	for range 4 * 64 {
 		many = crossing(plan, 1, 3_000)

@@ -10,7 +10,7 @@ import (
 
 // Trial is one trial of a run with its last attempt's evidence and judgement.
 type Trial struct {
-	Name      string // as reasons call it: "rr, seed 1"
+	Name      string // as in reasons: "rr, seed 1"
 	Evidence  *Evidence
 	Judgement Judgement
 }
@@ -18,9 +18,9 @@ type Trial struct {
 // reasonsShown bounds how many reasons a run's verdict lists.
 const reasonsShown = 12
 
-// JudgeRun gives the verdict on a run: that of its worst trial, and of what only all trials
-// together have enough data for. alone are the transfers of all trials that met no other;
-// nil where there were none. A run that was interrupted is never good.
+// JudgeRun returns the verdict on a run: that of its worst trial, or a worse one from checks
+// that need the data of all trials. alone are the transfers of all trials that met no other; nil
+// if there were none. An interrupted run is never good.
 func JudgeRun(trials []Trial, alone *results.AloneCheck, interrupted bool) results.Fidelity {
 	var all Evidence
 	for i := range trials {
@@ -36,7 +36,7 @@ func JudgeRun(trials []Trial, alone *results.AloneCheck, interrupted bool) resul
 	if interrupted {
 		j.degraded("the run was cut short: the requests that ended are not a sample of all")
 	}
-	// What all trials together show is said only where no trial has said it for itself.
+	// A reason from all trials together is added only if no single trial gave it.
 	if short(&all.Host, 0) && !found(trials, checkBusy) {
 		j.busy(&all.Host)
 	}
@@ -54,7 +54,7 @@ func found(trials []Trial, c check) bool {
 	return slices.ContainsFunc(trials, func(t Trial) bool { return t.Judgement.found[c] })
 }
 
-// reasons lists those of all trials, each with the trials that it holds for.
+// reasons lists the reasons of all trials, each with the trials to which it applies.
 func reasons(trials []Trial) []string {
 	names := map[string][]string{}
 	var order []string

@@ -9,12 +9,12 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// Paths says which links a stream crosses.
+// Paths is the rule by which a stream's links are chosen.
 type Paths string
 
 // The ECMP modes of the flow world.
 const (
-	// PathSlots: the equal-cost path that the stream's draw names, as in the packet world.
+	// PathSlots: the stream's draw selects one equal-cost path, as in the packet world.
 	PathSlots Paths = "slots"
 	// PathSplit: every stream is spread evenly over all its equal-cost paths.
 	PathSplit Paths = "split"
@@ -25,33 +25,33 @@ const (
 // Config describes a cluster in the flow world.
 type Config struct {
 	Plan *fabric.Plan
-	// Senders and Receivers are the nodes behind the driver's instance indices:
-	// the plan's prefill and decode instances, or the endpoints of explicit flows twice.
+	// Senders and Receivers are the nodes behind the driver's instance indices: the plan's prefill
+	// and decode instances, or in both the endpoints of explicit flows.
 	Senders, Receivers []fabric.NodeID
 	// Prefill and Decode configure the instances; nil Decode means explicit flows, without an engine.
 	Prefill engine.PrefillConfig
 	Decode  *engine.DecodeConfig
 
 	Paths Paths
-	// Framing is flowsim.Options.Framing: 0 for payload at the full rate, or the share that frames take.
+	// Framing is flowsim.Options.Framing: 0 for payload at the full rate, or its share in frames.
 	Framing float64
-	// Latency is added to each transfer by tier, and Setup to all.
+	// Latency is added to each transfer by its tier, and Setup to all transfers.
 	Latency [4]time.Duration
 	Setup   time.Duration
-	// Pieces is in how many pieces a prompt's transfer leaves while its prefill computes;
-	// nil: after it. Replay needs it, a controller says it itself.
+	// Pieces is the number of pieces in which a prompt's transfer leaves during its prefill; nil:
+	// it leaves afterwards. Only Replay uses it; a controller's actions contain it.
 	Pieces func(promptTokens int) int
-	// Timeout ends a transfer that takes longer, from its order on (overlapped: from the
-	// end of the prefill); 0 never does.
+	// Timeout ends a transfer that takes longer, from its action on (overlapped: from the end of
+	// the prefill); 0 means no limit.
 	Timeout time.Duration
 	// Background is the share of a tier's links that others use.
 	Background [4]float64
-	// Refresh is the oracle's period; 0 tells no congestion. Congestion turns what is
-	// true at a poll into what the oracle says (noise, loss); nil says the truth.
+	// Refresh is the oracle's period; 0 means that it reports no congestion. Congestion turns the
+	// true values at a poll into the oracle's (noise, loss); nil keeps the true values.
 	Refresh    time.Duration
 	Staleness  time.Duration
 	Congestion func(poll uint64, truth [4]float64) (said [4]float64, ok bool)
-	// CountOwn adds the transfers' own load to the congestion (no separation by class).
+	// CountOwn adds the transfers' own load to the congestion, as without separation by class.
 	CountOwn bool
 }
 

@@ -47,8 +47,8 @@ func gainOf(t *testing.T, s *results.Summary, policy, baseline string) (pct, ci 
 }
 
 // TestAwarenessOfNothingGainsNothing is the negative control: where the network makes no
-// difference, seeing it gains nothing. What NetKV loses there to policies that spread by load is its
-// decode term, which counts running sequences and none that are under way.
+// difference, knowing it gains nothing. There NetKV loses to policies that spread by load,
+// because its decode term counts running sequences but not those still in transfer.
 func TestAwarenessOfNothingGainsNothing(t *testing.T) {
 	t.Parallel()
 	policies := []string{"random", "rr", "cla", "netkv-topo", "netkv-full"}

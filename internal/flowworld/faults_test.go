@@ -14,8 +14,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// herd is 8 prefills in one pod and 8 equal idle decodes in the other, with links that
-// no transfer leaves before the last is decided, and an oracle that never refreshes.
+// herd is 8 prefills in one pod and 8 equal idle decodes in the other. Links are so slow that no
+// transfer ends before the last decision, and the oracle never refreshes.
 const herd = `name: herd
 topology: {pods: 2, racksPerPod: 2, serversPerRack: 4, gpusPerServer: 1, nicRate: 10Gbps}
 placement: {prefill: [0, 1, 2, 3, 4, 5, 6, 7], decode: [8, 9, 10, 11, 12, 13, 14, 15]}
@@ -37,7 +37,7 @@ func burst(t *testing.T) string {
 	return trace(t, slices.Repeat([]string{`{"timestamp": 0, "input_length": 2000, "output_length": 2}`}, 40)...)
 }
 
-// into counts decisions by decode instance and gives the peak of transfers into one.
+// into counts decisions by decode instance and returns the peak of transfers into one.
 func into(rows []results.Record) (counts []int, peak int) {
 	n := map[string]int{}
 	for i := range rows {
@@ -49,7 +49,8 @@ func into(rows []results.Record) (counts []int, peak int) {
 	return counts, analysis.Summarize(rows, results.Meta{}).Worlds[results.WorldFlow][rows[0].Policy].PeakTransfersIntoOne
 }
 
-// TestWhatIsAssignedCountsAtOnce: the next refresh is 10 s away, and all is decided by then.
+// TestWhatIsAssignedCountsAtOnce: the next refresh is 10 s away, and all decisions are made by
+// then.
 func TestWhatIsAssignedCountsAtOnce(t *testing.T) {
 	t.Parallel()
 	file, even := burst(t), slices.Repeat([]int{5}, 8)
@@ -62,11 +63,11 @@ func TestWhatIsAssignedCountsAtOnce(t *testing.T) {
 			t.Logf("%-5s %-14s decisions %v, peak into one %d", mode, p, counts, peak)
 			assert.Equal(t, slices.Max(counts), peak, "%s: no transfer ends before the last begins", p)
 			switch p {
-			case "random", "ca": // look at no load
+			case "random", "ca": // these ignore load
 				assert.Less(t, peak, 14, p)
 			case "netkv-topo", "netkv-static", "netkv-full":
-				// Algorithm 1 counts transfers by prefill and tier, and of what waits at an
-				// instance only what its batch has no room for: here all remain equal.
+				// Algorithm 1 counts transfers by prefill and tier, and only those waiting requests for
+				// which the batch has no room: here all instances remain equal.
 				assert.Less(t, peak, 14, p)
 				s := scenario(t, fmt.Sprintf(herd, mode, file, 1))
 				s.Engine.Decode.MaxBatch = 1
@@ -83,7 +84,7 @@ func TestTiesDoNotAlwaysFallOnTheFirstName(t *testing.T) {
 	t.Parallel()
 	file := burst(t)
 	for _, p := range scenarios.PolicyNames() {
-		if p == "cla*" || p == "rr" { // round robin has no ties, and begins at the first by its rule
+		if p == "cla*" || p == "rr" { // round robin has no ties, and its rule begins at the first instance
 			continue
 		}
 		first := map[string]int{}
@@ -107,7 +108,7 @@ func TestOnlyMissingBlocksTravel(t *testing.T) {
 		}
 		return fmt.Sprintf(`{"timestamp": %d, "input_length": %d, "output_length": 4, "hash_ids": [%s]}`, ms, input, strings.Join(ids, ", "))
 	}
-	s := scenario(t, fmt.Sprintf(known, 8, trace(t, // as the packet world's test of that name
+	s := scenario(t, fmt.Sprintf(known, 8, trace(t, // like the packet world's test of that name
 		line(0, 20*block, 20, 0), line(10_000, 20*block, 20, 0), line(20_000, 20*block, 10, 10), line(30_000, 20*block-100, 20, 0))))
 	rows := run(t, s, "rr", nil)
 	for i, missing := range []int64{20 * block, 0, 10 * block, 0} {
@@ -116,7 +117,7 @@ func TestOnlyMissingBlocksTravel(t *testing.T) {
 		assert.Equal(t, missing*500_000, r.PayloadBytes, "request %d", i)
 		assert.Equal(t, int64(r.PromptTokens)-missing, int64(r.HitTokens), "request %d", i)
 		assert.Equal(t, r.PayloadBytesEmulated, r.MovedBytesEmulated, "request %d", i)
-		want := 0.0 // a full hit has not even a latency
+		want := 0.0 // a full hit has no latency either
 		if missing > 0 {
 			want = 0.015 + float64(missing)*500_000/3.125e9*1000
 		}

@@ -5,8 +5,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/controller"
 )
 
-// poll is the oracle reading the switches: the share of each tier's links that
-// others use, and the transfers' own load where it cannot be told apart.
+// poll is the oracle's poll of the switches: the share of each tier's links that others use,
+// plus the transfers' own load if that cannot be separated.
 func (w *World) poll() {
 	w.polls++
 	truth := w.cfg.Background
@@ -26,7 +26,7 @@ func (w *World) poll() {
 	w.later(w.now+w.cfg.Refresh, item{poll: true})
 }
 
-// ownLoad is the transfers' mean share of each tier's links at this instant.
+// ownLoad is the transfers' mean share of each tier's links now.
 func (w *World) ownLoad() [4]float64 {
 	var sum, links [4]float64
 	if w.cfg.Paths == PathTier {

@@ -17,8 +17,8 @@ import (
 // narrow is the known cluster with core links of 12.5 Gbps.
 var narrow = strings.Replace(known, "pod: 8}", "pod: 16}", 1)
 
-// TestAnOverlappedTransferTakesTheHandComputedTime: 500 MB of a prompt that computes
-// for 200 ms, over links that carry them in 80 (tier 2) and 320 ms (tier 3).
+// TestAnOverlappedTransferTakesTheHandComputedTime: 500 MB of a prompt that computes for 200 ms,
+// over links that take 80 ms (tier 2) and 320 ms (tier 3) for them.
 func TestAnOverlappedTransferTakesTheHandComputedTime(t *testing.T) {
 	t.Parallel()
 	file := trace(t, `{"timestamp": 0, "input_length": 1000, "output_length": 1}`)
@@ -45,7 +45,7 @@ func TestAnOverlappedTransferTakesTheHandComputedTime(t *testing.T) {
 }
 
 // TestAStreamWithoutAPieceLeavesItsLinkToOthers: two prefills of 200 ms, the second 100 ms
-// later, into one instance behind a core path that carries a payload in 320 ms, in halves.
+// later, into one instance. A core path carries a payload in 320 ms, in halves.
 func TestAStreamWithoutAPieceLeavesItsLinkToOthers(t *testing.T) {
 	t.Parallel()
 	file := trace(t,
@@ -54,14 +54,16 @@ func TestAStreamWithoutAPieceLeavesItsLinkToOthers(t *testing.T) {
 	s := scenario(t, fmt.Sprintf(narrow, 8, file))
 	s.Engine.Prefill.Mode, s.Engine.Decode.MaxBatch = "delay", 2
 	s.Transfer.Overlap, s.Transfer.OverlapChunk = scenarios.OverlapChunk, 500
-	// A: halves released at 100 and 200: 160 ms each alone, back to back until 420. B: at 500 and 600.
+	// A: halves released at 100 and 200, 160 ms each alone, without a pause until 420. B: at 500
+	// and 600.
 	rows := run(t, s, "rr", nil)
 	assert.InDelta(t, 220, rows[0].TransferMS, 0.02)
 	assert.InDelta(t, 220, rows[1].TransferMS, 0.02, "they never meet")
 
-	// B 100 ms after A, halves of 160 ms. A alone 100 to 200 (100 ms of work done), then two
-	// share: A has 220 left at 200, B comes with 160 at 200 and has its second half at 300,
-	// back to back: B's 320. A ends when 220 at half speed are done: 640. B did 220 by then, ends 740.
+	// B 100 ms after A, halves of 160 ms. A is alone from 100 to 200 (100 ms of work done). Then
+	// two share: at 200 A has 220 left and B starts with 160; B's second half follows at 300
+	// without a pause, 320 in all. A ends when 220 at half speed are done: 640. B did 220 by then
+	// and ends at 740.
 	file = trace(t,
 		`{"timestamp": 0, "input_length": 1000, "output_length": 1}`,
 		`{"timestamp": 100, "input_length": 1000, "output_length": 1}`)

@@ -46,7 +46,7 @@ func (k *killer) Wake(now time.Duration) []controller.Action {
 	return append(out, k.Driver.Wake(now)...)
 }
 
-// damaged runs a policy of which some decode instances die.
+// damaged runs a policy while some decode instances die.
 func damaged(t *testing.T, s *scenarios.Scenario, policy string, at time.Duration, kills ...int) []results.Record {
 	t.Helper()
 	c, err := trials.New(s)
@@ -61,7 +61,8 @@ func damaged(t *testing.T, s *scenarios.Scenario, policy string, at time.Duratio
 }
 
 // TestSummaryOfADamagedRunFollowsFromItsRows: answers of one token, a decode instance that dies
-// halfway, and a policy that fails everything, read back as a stranger would.
+// halfway, and a policy that fails everything. The files are read back independently of the
+// package.
 func TestSummaryOfADamagedRunFollowsFromItsRows(t *testing.T) {
 	t.Parallel()
 	s, err := scenarios.Load("paper-64gpu", "workload.synthetic.requests=200", "workload.synthetic.output={mean: 3, sigma: 1, min: 1, max: 20}", "workload.synthetic.rate=6/s", "transfer.retries=0", "scale.rate=1000")

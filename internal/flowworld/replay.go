@@ -13,14 +13,13 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// Replay gives one trial's packet records the transfer times that the fluid network
-// would have given them: the same decisions, the same starts, the same bytes on
-// the same paths. What remains between a record and its replay is transport; what
-// lies between the replay and the flow world's own run is decisions.
+// Replay gives one trial's packet records the transfer times of the fluid network, with the same
+// decisions, starts, bytes and paths. The difference between a record and its replay is
+// transport. The difference between the replay and the flow world's own run is decisions.
 //
-// Only the transfer changes: waits at the decode instance stay the packet run's,
-// since another transfer time would have met another batch. Records without a
-// completed transfer come back as they are.
+// Only the transfer changes. Waits at the decode instance stay those of the packet run, since
+// they would need the batches of another run. Records without a completed transfer are returned
+// unchanged.
 func Replay(ctx context.Context, cfg Config, records []results.Record) ([]results.Record, error) {
 	net, err := cfg.network()
 	if err != nil {
@@ -116,7 +115,7 @@ func (r *replay) start(now time.Duration, row int) error {
 	return nil
 }
 
-// share splits a payload as its streams' emulated bytes were split.
+// share splits a payload in the proportions of its streams' emulated bytes.
 func share(payload int64, streams []results.StreamRecord) []int64 {
 	var total, sum, given int64
 	for _, s := range streams {
@@ -132,7 +131,7 @@ func share(payload int64, streams []results.StreamRecord) []int64 {
 	return out
 }
 
-// release is the schedule of a transfer that left while its prefill was computing.
+// release returns the schedule of a transfer that left while its prefill was computing.
 func (r *replay) release(rec *results.Record) engine.Release {
 	if r.cfg.Pieces == nil {
 		return engine.Release{}
@@ -141,8 +140,8 @@ func (r *replay) release(rec *results.Record) engine.Release {
 	return engine.Release{Pieces: int64(r.cfg.Pieces(rec.PromptTokens)), From: fromMS(from), To: fromMS(from + rec.PrefillMS)}
 }
 
-// until lets what is due by an instant happen, one completion at a time: what follows a
-// piece starts when that ends, and may end by then as well.
+// until processes all completions up to an instant, one at a time: when a piece ends the next
+// one starts, which may also end before the instant.
 func (r *replay) until(at flowsim.Instant) error {
 	for {
 		next, ok := r.net.Next()
@@ -175,7 +174,7 @@ func (r *replay) ended(at flowsim.Instant, c flowsim.Completion) error {
 	return nil
 }
 
-// finish writes the fluid transfer time into a record and moves what follows it.
+// finish writes the fluid transfer time into a record and shifts the later times.
 func (r *replay) finish(row int) {
 	rec := &r.rows[row]
 	fluid := results.MS(r.last[row]) - max(rec.TransferStartMS, rec.ArrivalMS+rec.PrefillWaitMS+rec.PrefillMS)

@@ -7,28 +7,28 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// stream is one TCP connection's share of a transfer. While the prefill that makes its
-// bytes is computing it is a chain of flows: each takes all that is there and has not
-// left, and where nothing is, the stream is off its links until the next piece.
+// stream is one TCP connection's share of a transfer. While the prefill still computes its
+// bytes, it is a chain of flows: each flow sends all bytes that are ready. When none are ready,
+// the stream leaves its links until the next piece.
 type stream struct {
 	flow    flowsim.Flow
 	release engine.Release
 	total   int64
-	sent    int64         // with the flow under way
-	latency time.Duration // of the path, and the set-up
+	sent    int64         // including the current flow
+	latency time.Duration // of the path, including the setup
 	begun   bool
 	ended   bool
 }
 
-// next starts the stream's next flow at an instant, whose paper time is now; false
+// next starts the stream's next flow at an instant; now is the same in paper time. It is false
 // when nothing is left to send.
 func (s *stream) next(net *flowsim.Network, at flowsim.Instant, now time.Duration) (bool, error) {
 	if s.begun && s.sent == s.total {
 		s.ended = true
 		return false, nil
 	}
-	// The receiver sees everything a latency late. What has left before arrived before,
-	// so the clock of the sender is that much behind the network's.
+	// The receiver gets everything later by the latency. The network's completions are times of
+	// arrival, so the sender's clock is behind the network's by the latency.
 	clock := now
 	if s.begun {
 		clock -= s.latency

@@ -14,7 +14,7 @@ import (
 type transfer struct {
 	request, attempt int
 	decode           int
-	first            uint64 // id of its first stream; the others follow
+	first            uint64 // id of its first stream; the others have the next ids
 	streams          []controller.StreamReport
 	flows            []stream
 	left             int   // streams that have not ended
@@ -23,7 +23,8 @@ type transfer struct {
 
 type attemptKey struct{ request, attempt int }
 
-// send starts a transfer's streams. One without streams (a full prefix hit) is there at once.
+// send starts a transfer's streams. A transfer without streams (a full prefix hit) arrives at
+// once.
 func (w *World) send(a *controller.Action) error {
 	t := &transfer{request: a.Request, attempt: a.Attempt, decode: a.Decode, first: w.flowID}
 	w.tell(controller.Event{Kind: controller.TransferSent, Request: t.request, Attempt: t.attempt, At: w.now, Start: w.now})
@@ -61,12 +62,12 @@ func (w *World) send(a *controller.Action) error {
 	return nil
 }
 
-// overdue gives a transfer up that is still under way at its deadline. The driver
-// releases the reservation, as it does in the packet world.
+// overdue gives up a transfer that has not ended at its deadline. The driver releases the
+// reservation, as it does in the packet world.
 func (w *World) overdue(t *transfer) error {
 	key := attemptKey{t.request, t.attempt}
 	if w.transfers[key] != t {
-		return nil // it has arrived, or was given up
+		return nil // it has arrived, or was already given up
 	}
 	if err := w.drop(key); err != nil {
 		return err
@@ -78,8 +79,8 @@ func (w *World) overdue(t *transfer) error {
 	return nil
 }
 
-// streams merges a transfer into one flow where streams are not modelled: in the
-// paper's model a transfer counts once, whatever it is cut into.
+// streams merges a transfer into one flow if streams are not modelled: in the paper's model a
+// transfer counts once, for any number of streams.
 func (w *World) streams(a *controller.Action) []controller.Stream {
 	if w.cfg.Paths != PathTier {
 		return a.Streams
@@ -107,7 +108,7 @@ func (w *World) path(prefill, tier int, from, to fabric.NodeID, s controller.Str
 	return flowsim.AppendPath(nil, paths[s.Path]), nil, nil
 }
 
-// arrivals takes the streams that end next off the network.
+// arrivals removes the streams that end next from the network.
 func (w *World) arrivals() error {
 	exact, ok := w.net.Next()
 	if !ok {
@@ -117,8 +118,8 @@ func (w *World) arrivals() error {
 	if err != nil {
 		return err
 	}
-	// What follows a piece starts when all that ended at this instant is known: the
-	// network lends its list of completions until it is called again.
+	// Copy all completions of this instant before the next pieces start: the network reuses its
+	// list of completions on the next call.
 	type ended struct {
 		transfer *transfer
 		stream   int
@@ -151,7 +152,7 @@ func (w *World) arrivals() error {
 	return nil
 }
 
-// arrived tells the decode instance and the driver that a payload is complete.
+// arrived reports to the decode instance and the driver that a payload is complete.
 func (w *World) arrived(t *transfer, at time.Duration) error {
 	delete(w.transfers, attemptKey{t.request, t.attempt})
 	w.tell(controller.Event{
@@ -164,7 +165,7 @@ func (w *World) arrived(t *transfer, at time.Duration) error {
 	return w.decodes[t.decode].Arrive(at, uint64(t.request))
 }
 
-// abort takes the streams of an attempt that was given up off the network.
+// abort removes the streams of an attempt that was given up from the network.
 func (w *World) abort(a *controller.Action) error { return w.drop(attemptKey{a.Request, a.Attempt}) }
 
 func (w *World) drop(key attemptKey) error {

@@ -24,14 +24,14 @@ type World struct {
 	seq     uint64
 	attempt map[uint64]int // of each request at its decode instance
 
-	transfers map[attemptKey]*transfer // under way
+	transfers map[attemptKey]*transfer // not yet ended
 	owner     map[uint64]*transfer     // by flow id
 	flowID    uint64                   // of the next flow
 	polls     uint64
 }
 
-// ErrStuck says that a trial is not done and nothing is left to happen: a fault
-// of the driver or of this package.
+// ErrStuck says that a trial is not done but no further event can come: a fault of the driver or
+// of this package.
 var ErrStuck = errors.New("nothing is left to happen and the trial is not done")
 
 // New builds the cluster of a trial.
@@ -83,9 +83,9 @@ func (w *World) Run(ctx context.Context, d controller.Driver) error {
 	return nil
 }
 
-// step lets the next thing happen. At one instant the order is: arrivals of bytes,
-// the instances in index order, what they reported in the order of reporting,
-// the driver's own timers. So equal times give equal runs.
+// step processes the next event. The order at one instant is fixed, so that equal inputs give
+// equal runs: arrivals of bytes, the instances by index, their reports in order, the driver's
+// own timers.
 func (w *World) step(d controller.Driver) error {
 	what, at := w.next(d)
 	if what == nothing {
@@ -148,7 +148,7 @@ func (w *World) next(d controller.Driver) (what source, at time.Duration) {
 	return what, at
 }
 
-// advance takes what the instances have done by now.
+// advance collects what the instances have done by now.
 func (w *World) advance() {
 	for i, p := range w.prefills {
 		for _, e := range p.Advance(w.now) {
@@ -182,7 +182,7 @@ func (w *World) decoded(i int, e engine.DecodeEvent) controller.Event {
 	return ev
 }
 
-// carryOut does what the driver says, at this instant.
+// carryOut carries out the driver's actions at this instant.
 func (w *World) carryOut(actions []controller.Action) error {
 	for i := range actions {
 		a := &actions[i]
@@ -226,7 +226,7 @@ func (w *World) reserve(a *controller.Action) {
 	w.tell(ev)
 }
 
-// tell queues an event that has happened for the driver to hear at this instant.
+// tell queues an event that has happened, for the driver to handle at this instant.
 func (w *World) tell(ev controller.Event) { w.later(max(w.now, ev.At), item{ev: ev}) }
 
 func (w *World) later(at time.Duration, it item) {
@@ -235,7 +235,7 @@ func (w *World) later(at time.Duration, it item) {
 	heap.Push(&w.events, it)
 }
 
-// item is something that will be told, a poll of the oracle, or a transfer's deadline.
+// item is an event for the driver, a poll of the oracle, or a transfer's deadline.
 type item struct {
 	at       time.Duration
 	seq      uint64

@@ -57,9 +57,9 @@ func play(t *testing.T, s *scenarios.Scenario, policy string, edit func(*flowwor
 	return d.Records(), err
 }
 
-// known is a cluster in which times can be computed by hand: 500 kB of KV cache a
-// token, 0.2 ms of prefill a token, 30 ms a decode step, the paper's tiers, one
-// stream a transfer. Instances 0 and 1 share a server, 2 the rack, 4 the pod.
+// known is a cluster in which times can be computed by hand: 500 kB of KV cache and 0.2 ms of
+// prefill per token, 30 ms per decode step, the paper's tiers, one stream per transfer.
+// Instances 0 and 1 share a server; instance 2 is in the same rack and 4 in the same pod.
 const known = `name: known
 topology: {pods: 2, racksPerPod: 2, serversPerRack: 2, gpusPerServer: 2, nicRate: 100Gbps, oversubscription: {rack: 4, pod: 8}}
 placement: {prefill: [0], decode: [%d]}
@@ -116,7 +116,8 @@ func TestThreeAtOneInstantShareTheLinkAndTheBatch(t *testing.T) {
 	s := scenario(t, fmt.Sprintf(known, 8, trace(t, line, line, line)))
 	s.Engine.Prefill.Mode = "delay"
 	rows := run(t, s, "rr", nil)
-	// All three transfers start at 200 ms on one core link: 3 x 160 ms, one instant.
+	// All three transfers start at 200 ms on one core link and end at the same instant, after 3 x
+	// 160 ms.
 	var waits []float64
 	for _, r := range rows {
 		assert.InDelta(t, 480+0.015, r.TransferMS, 0.001)
@@ -233,8 +234,8 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
-// TestBlindPoliciesAreBlindToPods: at low load all instances tie, and a policy that
-// knows nothing of the network meets the prefill's pod as often as chance has it.
+// TestBlindPoliciesAreBlindToPods: at low load all instances tie, and a policy that ignores the
+// network chooses the prefill's pod as often as chance does.
 func TestBlindPoliciesAreBlindToPods(t *testing.T) {
 	for _, policy := range []string{"random", "ca", "least-loaded", "dynamo"} {
 		s, err := scenarios.Load("paper-64gpu", "workload.synthetic.requests=2000", "workload.synthetic.rate=0.2/s",

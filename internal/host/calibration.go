@@ -17,30 +17,29 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Calibration is what was measured of a host. It is the host's and no lab's: it has a
-// folder of its own, outlives labs and boots, and is believed while kernel and CPU
-// stay the same (Valid).
+// Calibration holds the measurements of a host. It belongs to the host and not to a lab: it has
+// its own folder, survives labs and reboots, and is valid while kernel and CPU stay the same
+// (Valid).
 type Calibration struct {
 	Format   int       `json:"format"`
 	Kernel   string    `json:"kernel"` // release
 	CPUModel string    `json:"cpu_model,omitempty"`
-	CPUs     int       `json:"cpus"` // that this process may use
+	CPUs     int       `json:"cpus"` // usable by this process
 	Date     time.Time `json:"date"`
-	// Steps are what a core forwards by grain, links full and the host not.
+	// Steps are what a core forwards per grain, with full links and idle time left on the host.
 	Steps []Step `json:"steps"`
-	// OneFlow is what a single flow gets through six hops, and Saturated what all cores
-	// forward when flows ask for more.
+	// OneFlow is the throughput of one flow over six hops, Saturated the most that all cores carry.
 	OneFlow   Throughput `json:"one_flow"`
 	Saturated Throughput `json:"saturated"`
-	// TimerIdle and TimerLoaded are lateness of timers, on the idle host and beside full
-	// links of 125 Mbit/s.
+	// TimerIdle is the lateness of timers on the idle host, TimerLoaded at full links of 125
+	// Mbit/s.
 	TimerIdle   Lateness `json:"timer_idle"`
 	TimerLoaded Lateness `json:"timer_loaded"`
-	// Others is the share of the CPUs that other programs used, before or after.
+	// Others is the share of the CPUs that other programs used before or after the measurement.
 	Others float64 `json:"others"`
 }
 
-// Throughput is what went through the scratch fabric.
+// Throughput is the traffic that went through the scratch fabric.
 type Throughput struct {
 	HopsPerSecond float64 `json:"hops_per_second"` // packets times hops
 	BitsPerSecond float64 `json:"bits_per_second"` // payload
@@ -54,24 +53,24 @@ type Lateness struct {
 	Max float64 `json:"max_us"`
 }
 
-// CalibrationDir is where this host's calibration is kept: it cost eight seconds, holds
-// nothing that cannot be measured again, and stays when the last lab is gone.
+// CalibrationDir is the folder of this host's calibration. It is a cache: the calibration takes
+// eight seconds, can be measured again, and is independent of labs.
 const CalibrationDir = "/var/cache/netkvlab"
 
 const (
 	calibrationFormat = 1
 	calibrationFile   = "calibration.json"
-	// validFor is how long a calibration is believed: hosts change in ways that
-	// neither kernel nor CPU tell.
+	// validFor bounds a calibration's age: hosts also change in ways that kernel and CPU do not
+	// show.
 	validFor = 90 * 24 * time.Hour
-	// othersPrinted is the share of the CPUs in other hands that is worth a remark.
+	// othersPrinted is the CPU share of other programs from which the report mentions it.
 	othersPrinted = 0.05
 )
 
-// ErrNone says that this host was never calibrated, and what would help.
+// ErrNone says that this host was never calibrated, and how to do it.
 var ErrNone = errors.New("this host is not calibrated, so cautious constants hold: `netkvlab doctor --calibrate` measures what it carries")
 
-// NewCalibration is one of this host, now, without what is to be measured.
+// NewCalibration returns a calibration of this host at this time, still without measurements.
 func NewCalibration(proc string, now time.Time) (*Calibration, error) {
 	m, err := Describe(proc, "", nil)
 	if err != nil {
@@ -80,7 +79,7 @@ func NewCalibration(proc string, now time.Time) (*Calibration, error) {
 	return &Calibration{Format: calibrationFormat, Kernel: m.Kernel, CPUModel: m.CPUModel, CPUs: m.CPUsUsable, Date: now.UTC().Truncate(time.Second)}, nil
 }
 
-// Save writes a calibration into a folder, and makes the folder.
+// Save writes a calibration into a folder, which it makes if needed.
 func (c *Calibration) Save(dir string) error {
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err == nil {
@@ -95,7 +94,7 @@ func (c *Calibration) Save(dir string) error {
 	return nil
 }
 
-// ReadCalibration reads the calibration of a folder, whatever host it is of; ErrNone if there is none.
+// ReadCalibration reads the calibration in a folder, of any host; ErrNone if there is none.
 func ReadCalibration(dir string) (*Calibration, error) {
 	data, err := os.ReadFile(filepath.Join(dir, calibrationFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,7 +110,7 @@ func ReadCalibration(dir string) (*Calibration, error) {
 	return &c, nil
 }
 
-// Valid says whether a calibration is this machine's now; the error says why not.
+// Valid checks that a calibration applies to this machine now; the error says why it does not.
 func (c *Calibration) Valid(m *results.Machine, now time.Time) error {
 	again := "measure again with `netkvlab doctor --calibrate`"
 	switch age := now.Sub(c.Date); {
@@ -129,9 +128,9 @@ func (c *Calibration) Valid(m *results.Machine, now time.Time) error {
 	return nil
 }
 
-// Carries is what this host carries: by the valid calibration of a folder, or by cautious
-// constants. The error says why by constants, ErrNone where nothing was ever measured;
-// the capacity can be used all the same.
+// Carries returns what this host carries: by a valid calibration in the folder, or else by
+// cautious constants. The error says why constants are used, ErrNone if nothing was ever
+// measured; the capacity is usable even so.
 func Carries(dir, proc string, now time.Time) (Capacity, error) {
 	m, err := Describe(proc, "", nil)
 	if err != nil {
@@ -147,7 +146,7 @@ func Carries(dir, proc string, now time.Time) (Capacity, error) {
 	return Capacity{Cores: c.CPUs, Steps: c.Steps, Calibrated: true}, nil
 }
 
-// Print writes the calibration for a person.
+// Print writes the calibration as text.
 func (c *Calibration) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "Linux %s, %d CPUs (%s)\n\n", c.Kernel, c.CPUs, c.CPUModel)

@@ -36,7 +36,7 @@ func TestOnlyThisHostsFreshCalibrationIsValid(t *testing.T) {
 	now := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
 	for name, tt := range map[string]struct {
 		change func(c *Calibration)
-		says   string // "" where valid
+		says   string // "" if valid
 	}{
 		"as measured":       {func(*Calibration) {}, ""},
 		"another kernel":    {func(c *Calibration) { c.Kernel = "6.1.0" }, "is of Linux 6.1.0, this is 6.18.1"},

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// AckShare is the packets of a transfer with its acknowledgements, beside those without.
+	// AckShare is the packets of a transfer with its acknowledgements, divided by those without.
 	AckShare = 1.34
 	// SegmentBytes is the payload of a full segment.
 	SegmentBytes = 1448
-	// FrameBytes is a full frame as a rate counts it.
+	// FrameBytes is the size of a full frame as counted by rates.
 	FrameBytes = 1514
 )
 
-// Step is what one core forwards of traffic that has one grain.
+// Step is what one core forwards at one grain of traffic.
 type Step struct {
-	// Rate is that of the narrowest links, in bits a second, and Segments how many a
-	// sender hands down at once there (fabric.Segments).
+	// Rate is that of the narrowest links, in bits per second, and Segments the size of a sender's
+	// bursts there (fabric.Segments).
 	Rate     scenarios.BitsPerSecond `json:"rate_bits_per_second"`
 	Segments int                     `json:"segments"`
-	// HopsPerCore is packets times hops, a second, acknowledgements counted.
+	// HopsPerCore is packets times hops per second, with acknowledgements.
 	HopsPerCore float64 `json:"hops_per_core"`
 }
 
@@ -35,8 +35,8 @@ type Capacity struct {
 	Calibrated bool
 }
 
-// Uncalibrated is a host of which nothing but its cores is known. The steps are the
-// lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md), so on the safe side.
+// Uncalibrated returns a cautious capacity for a host with the given cores. Its steps are the
+// lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md).
 func Uncalibrated(cores int) Capacity {
 	return Capacity{Cores: cores, Steps: []Step{
 		{Rate: 10e6, Segments: 2, HopsPerCore: 290e3},
@@ -45,12 +45,12 @@ func Uncalibrated(cores int) Capacity {
 	}}
 }
 
-// unmeasured is what a grain finer than any that was measured carries, beside the least
-// that was: a burst half as long costs a third to a half of the packets.
+// unmeasured is the factor on the lowest step for bursts shorter than all measured ones: with
+// bursts half as long, a core forwards a third to a half fewer packets.
 const unmeasured = 0.6
 
-// PerCore is the packet-hops a second that one core forwards in a fabric with such narrowest
-// links and bursts (see Grain): of the steps that are no coarser, the coarsest.
+// PerCore returns the packet-hops per second that one core forwards in a fabric with the given
+// narrowest links and bursts (see Grain). It uses the coarsest step up to that grain.
 func (c Capacity) PerCore(narrowest scenarios.BitsPerSecond, segments int) float64 {
 	best := Step{}
 	for _, s := range c.Steps {
@@ -69,12 +69,11 @@ func (c Capacity) PerCore(narrowest scenarios.BitsPerSecond, segments int) float
 	return least.HopsPerCore
 }
 
-// Of is the packet-hops a second that all cores forward in a fabric when they do nothing
+// Of returns the packet-hops per second that all cores forward in a fabric when they do nothing
 // else.
 func (c Capacity) Of(p *fabric.Plan) float64 { return c.PerCore(Grain(p)) * float64(c.Cores) }
 
-// Grain is the rate of a plan's narrowest link and the most segments that a sender
-// hands down at once, NVLinks aside.
+// Grain returns the rate of a plan's narrowest link, NVLinks excluded, and the largest burst.
 func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 	for i := range p.Links {
 		l := &p.Links[i]
@@ -89,10 +88,10 @@ func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 	return narrowest, segments
 }
 
-// FullLoad is the packet-hops a second of a fabric in which every transfer that fits is
-// under way: core links full with six hops each, and the rest of the senders' NICs with four.
+// FullLoad returns the packet-hops per second of a full fabric: the core links with six hops per
+// packet, and the rest of the senders' NICs with four.
 func FullLoad(p *fabric.Plan) float64 {
-	var nics, cores float64 // emulated bits a second, one direction
+	var nics, cores float64 // emulated bits per second, one direction
 	for i := range p.Links {
 		l := &p.Links[i]
 		switch {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CongestionControls lists the TCP congestion controls that the kernel has at the moment,
-// sorted; modules may add to it. Empty where it does not say.
+// CongestionControls lists the TCP congestion controls that the kernel has loaded, sorted;
+// modules may add others. It is empty if the kernel does not list them.
 func CongestionControls() []string {
-	text, _ := sysctl(Proc, "net.ipv4.tcp_available_congestion_control") // else the caller's own attempt decides
+	text, _ := sysctl(Proc, "net.ipv4.tcp_available_congestion_control") // without a list, the caller's own attempt decides
 	have := strings.Fields(text)
 	slices.Sort(have)
 	return have
 }
 
-// TryCongestionControl asks the kernel for a TCP congestion control by name, as a
-// socket of root's would; the kernel loads a module for it if it has one.
+// TryCongestionControl sets a TCP congestion control by name on a socket of root. The kernel
+// loads its module if there is one.
 func TryCongestionControl(name string) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -32,8 +32,8 @@ func TryCongestionControl(name string) error {
 	return nil
 }
 
-// AnyUsersCongestionControl reports whether the kernel gives a congestion control to sockets
-// of any user ("": its default); others need CAP_NET_ADMIN.
+// AnyUsersCongestionControl reports whether sockets of any user may set a congestion control (""
+// means the default). Others need CAP_NET_ADMIN.
 func AnyUsersCongestionControl(name string) bool {
 	text, _ := sysctl(Proc, "net.ipv4.tcp_allowed_congestion_control")
 	return name == "" || slices.Contains(strings.Fields(text), name)

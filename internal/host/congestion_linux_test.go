@@ -10,7 +10,7 @@ import (
 func TestCongestionControlIsAskedOfTheKernel(t *testing.T) {
 	t.Parallel()
 	for _, name := range CongestionControls() {
-		if name == "reno" { // the one that no kernel is without, and that needs no right
+		if name == "reno" { // every kernel has it, and it needs no capability
 			require.NoError(t, TryCongestionControl(name))
 			assert.True(t, AnyUsersCongestionControl(name))
 		}

@@ -2,8 +2,8 @@ package host
 
 import "golang.org/x/sys/unix"
 
-// usableCPUs says of a CPU whether this process may run on it. A host that does not say
-// allows all.
+// usableCPUs returns a function that reports whether this process may run on a CPU. If the host
+// does not report it, all are allowed.
 func usableCPUs() func(cpu int64) bool {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

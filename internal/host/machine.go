@@ -32,9 +32,9 @@ var recordedSysctls = []string{
 	"net.ipv4.tcp_wmem",
 }
 
-// Describe describes the host whose proc file system this is. version is netkvlab's;
-// runtimes may be nil. What the kernel does not offer is left out; only an unreadable
-// proc is an error, and only on Linux: elsewhere the kernel's figures are absent.
+// Describe describes the host of a proc file system. version is netkvlab's; runtimes may be nil.
+// What the kernel does not report is left out. Only an unreadable proc is an error, and only on
+// Linux: on other systems the kernel's figures are absent.
 func Describe(proc, version string, runtimes map[string]string) (*results.Machine, error) {
 	m := &results.Machine{
 		Netkvlab: version, Go: runtime.Version(), OS: runtime.GOOS, Architecture: runtime.GOARCH,
@@ -91,8 +91,7 @@ func readMachine(m *results.Machine, proc string) error {
 	return errors.Join(errs...)
 }
 
-// sysctl reads a kernel parameter, its values separated by single spaces; "" where this
-// kernel has none of that name.
+// sysctl reads a kernel parameter, its values separated by single spaces; "" if it is missing.
 func sysctl(proc, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(proc, "sys", filepath.FromSlash(strings.ReplaceAll(name, ".", "/"))))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +112,7 @@ func meminfo(proc string) (procfs.Meminfo, error) {
 	return m, nil
 }
 
-// AvailableMemory is what the kernel thinks can be used without swapping, in bytes.
+// AvailableMemory is the kernel's estimate of the bytes that can be used without swapping.
 func AvailableMemory(proc string) (int64, error) {
 	m, err := meminfo(proc)
 	if err != nil {

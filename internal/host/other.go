@@ -12,7 +12,7 @@ func TryCongestionControl(string) error {
 	return errors.New("labs run on Linux only; `netkvlab sim` runs here")
 }
 
-// AnyUsersCongestionControl is true: nobody asks here.
+// AnyUsersCongestionControl is true: labs need Linux, so it does not matter here.
 func AnyUsersCongestionControl(string) bool { return true }
 
 func usableCPUs() func(int64) bool { return func(int64) bool { return true } }

@@ -13,8 +13,8 @@ type Usage struct {
 	CPU           time.Duration // user and system, to 10 ms
 }
 
-// UsageOf reads what a process has used: of an agent, or of a container's first
-// process. The error matches fs.ErrNotExist when there was no such process.
+// UsageOf reads what a process has used, such as an agent or a container's first process. The
+// error matches fs.ErrNotExist when there is no such process.
 func UsageOf(proc string, pid int) (Usage, error) {
 	fs, err := procfs.NewFS(proc)
 	if err != nil {

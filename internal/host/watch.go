@@ -8,8 +8,8 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// Watch samples the host's load while something runs. Start and Stop may alternate; Load
-// gives what was sampled between them.
+// Watch samples the host's load while something runs. Start and Stop may alternate; Load returns
+// what was sampled between them.
 type Watch struct {
 	proc   string
 	own    []int
@@ -17,16 +17,16 @@ type Watch struct {
 
 	mu    sync.Mutex
 	load  Load
-	cpu   cpuTime // summed over what was sampled
-	wall  float64 // seconds that all usable CPUs had in that time
+	cpu   cpuTime // sum over all samples
+	wall  float64 // seconds of all usable CPUs in that time
 	used  time.Duration
-	since map[int]time.Duration // what each own process had used when sampling began
+	since map[int]time.Duration // CPU time that each own process had used when sampling began
 
 	quit, done chan struct{}
 }
 
-// NewWatch watches the host whose proc file system this is, for a run whose processes are
-// own; none where nobody knows.
+// NewWatch watches the host of a proc file system. own are the processes of the run; none if
+// they are not known.
 func NewWatch(proc string, own ...int) *Watch {
 	return &Watch{proc: proc, own: own, usable: usableCPUs()}
 }
@@ -49,7 +49,7 @@ func (w *Watch) Start() {
 	}()
 }
 
-// Stop ends it and waits until all is counted.
+// Stop ends sampling and waits until all is counted.
 func (w *Watch) Stop() {
 	close(w.quit)
 	<-w.done
@@ -60,7 +60,7 @@ func (w *Watch) Stop() {
 	}
 }
 
-// Load is what was sampled up to the last Stop.
+// Load returns what was sampled up to the last Stop.
 func (w *Watch) Load() Load {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -80,7 +80,7 @@ func (w *Watch) run(last reading) error {
 	for quit := false; !quit; {
 		select {
 		case <-w.quit:
-			quit = true // what is left of a window counts to the shares, and is no window
+			quit = true // the rest of a window counts for the shares, but not as a window
 		case <-tick.C:
 		}
 		now, err := read(w.proc)
@@ -93,7 +93,7 @@ func (w *Watch) run(last reading) error {
 	return nil
 }
 
-// usages is what the run's processes have used, those that are alive.
+// usages returns the CPU time that the living processes of the run have used.
 func (w *Watch) usages() map[int]time.Duration {
 	out := map[int]time.Duration{}
 	for _, pid := range w.own {
@@ -104,7 +104,7 @@ func (w *Watch) usages() map[int]time.Duration {
 	return out
 }
 
-// note takes in what happened between two readings: a whole window or the rest of one.
+// note adds the time between two readings: a whole window or the rest of one.
 func (w *Watch) note(from, to reading, window bool) {
 	took := to.at.Sub(from.at)
 	var all cpuTime
@@ -141,7 +141,7 @@ func (w *Watch) note(from, to reading, window bool) {
 	}
 }
 
-// reading is what the kernel says at one time.
+// reading holds the kernel's counters at one time.
 type reading struct {
 	at       time.Time
 	cpus     map[int64]procfs.CPUStat
@@ -172,8 +172,8 @@ func read(proc string) (reading, error) {
 	return out, nil
 }
 
-// underPressure says that TCP holds more memory than tcp_mem's second value; a host
-// that does not tell is not accused.
+// underPressure reports whether TCP holds more memory than tcp_mem's second value; false if the
+// host does not report it.
 func underPressure(fs procfs.FS) bool {
 	limits, err1 := fs.SysctlInts("net.ipv4.tcp_mem")
 	used, err2 := fs.NetSockstat()
@@ -188,12 +188,12 @@ func underPressure(fs procfs.FS) bool {
 	return false
 }
 
-// cpuTime is what CPUs did, in seconds.
+// cpuTime is CPU time by use, in seconds.
 type cpuTime struct{ processes, idle, softirq, steal, all float64 }
 
-// timeOf sums a CPU's account. Time of guests is in that of processes.
+// timeOf sums the times of a CPU. The time of guests is part of that of processes.
 func timeOf(c procfs.CPUStat) cpuTime {
-	t := cpuTime{processes: c.User + c.Nice + c.System, idle: c.Idle + c.Iowait, softirq: c.SoftIRQ, steal: c.Steal} // waiting for a disk is idle
+	t := cpuTime{processes: c.User + c.Nice + c.System, idle: c.Idle + c.Iowait, softirq: c.SoftIRQ, steal: c.Steal} // waiting for a disk counts as idle
 	t.all = t.processes + t.idle + t.softirq + t.steal + c.IRQ
 	return t
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// procWith is a proc file system with two CPUs and what TCP holds, in pages of 200.
+// procWith is a proc file system with two CPUs, where TCP holds the given pages; above 200 is
+// memory pressure.
 func procWith(t *testing.T, stat string, drops [2]int, pages int) string {
 	t.Helper()
 	rest := strings.Repeat(" 00000000", 9)
@@ -56,14 +57,14 @@ func TestWhatIsNoStatFileIsAnError(t *testing.T) {
 	assert.ErrorContains(t, w.Load().Err, "read CPU times")
 }
 
-// watched is a watch of two CPUs, both usable, and notes windows into it.
+// watched returns a watch of two usable CPUs, for noting windows.
 func watched(own ...int) *Watch {
 	w := NewWatch(Proc, own...)
 	w.usable = func(cpu int64) bool { return cpu < 2 }
 	return w
 }
 
-// after is a reading that comes so much later, the CPUs having done this meanwhile.
+// after returns a reading some time later, with the given CPU times in between.
 func after(took time.Duration, cpus ...procfs.CPUStat) reading {
 	r := reading{at: time.Time{}.Add(took), cpus: map[int64]procfs.CPUStat{}}
 	for i, c := range cpus {
@@ -101,7 +102,7 @@ func TestOnlyCPUsThatTheRunMayUseCount(t *testing.T) {
 	t.Parallel()
 	w := watched()
 	w.usable = func(cpu int64) bool { return cpu == 0 }
-	// The other CPU has all the time in the world, and one came online in between.
+	// The other CPU was idle all the time, and a third came online in between.
 	w.note(after(0, procfs.CPUStat{}, procfs.CPUStat{}), after(Window, procfs.CPUStat{User: 0.25}, procfs.CPUStat{Idle: 0.25}, procfs.CPUStat{Idle: 9}), true)
 	l := w.Load()
 	assert.Zero(t, l.Idle)
@@ -131,7 +132,7 @@ func TestWhatTheRunTookIsCountedBetweenStartAndStop(t *testing.T) {
 		require.NoError(t, os.MkdirAll(fmt.Sprintf("%s/%d", dir, pid), 0o755))
 		require.NoError(t, os.WriteFile(fmt.Sprintf("%s/%d/stat", dir, pid), []byte(processLine(pid, user, 5)), 0o600))
 	}
-	w := NewWatch(dir, 7, 8, 9) // there is no 9
+	w := NewWatch(dir, 7, 8, 9) // process 9 does not exist
 	set(7, 1000)
 	set(8, 1000)
 	w.Start()
@@ -215,7 +216,7 @@ func TestSeveralWatchesLookAtThisHostAtOnce(t *testing.T) {
 	for _, w := range watches {
 		w.Start()
 	}
-	for end := time.Now().Add(10 * Window); ; { // until one has seen a window
+	for end := time.Now().Add(10 * Window); ; { // until the watch has sampled a window
 		if watches[0].Load().Windows > 0 || time.Now().After(end) {
 			break
 		}

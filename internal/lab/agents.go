@@ -21,9 +21,9 @@ import (
 // answerWithin bounds how long a new agent may take to answer.
 const answerWithin = 10 * time.Second
 
-// fewAgents is up to how many a lab gives its agents a second thread. Beyond, an agent
-// moves little and waits much, and waking the second costs: 256 of them, woken ten times
-// a second, took 0.15 cores with one thread each and 0.23 with two.
+// fewAgents is the largest number of agents in a lab that get a second thread. With more agents,
+// each moves little and waits much, and waking the second thread costs: 256 agents, woken ten
+// times per second, took 0.15 cores with one thread each and 0.23 with two.
 const fewAgents = 32
 
 // agentNodes lists the nodes that run an agent: everything that is not a switch.
@@ -66,7 +66,7 @@ func (l *Lab) startAgents(ctx context.Context) error {
 	return l.opt.Store.save(l.state)
 }
 
-// specs say how the agents of some nodes are started.
+// specs returns how the agents of the given nodes are started.
 func (l *Lab) specs(members []*fabric.Node) []nodes.Spec {
 	common := nodes.Spec{
 		Lab: l.Name(), Executable: l.opt.Executable, Leash: l.opt.Leash,
@@ -82,7 +82,7 @@ func (l *Lab) specs(members []*fabric.Node) []nodes.Spec {
 		if l.Fabric != nil {
 			s.Netns = l.Fabric.NetnsPath(n.ID)
 		}
-		if n.Kind != fabric.KindBackground { // whose traffic is the emulation's, not the user's agent's
+		if n.Kind != fabric.KindBackground { // background traffic comes from our own agent, not from the user's
 			s.Image = l.Scenario.Nodes.Image
 		}
 		out[i] = s
@@ -104,7 +104,7 @@ func (l *Lab) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// dial connects to one agent, and gives up as soon as that agent is dead.
+// dial connects to one agent, and gives up as soon as the agent has died.
 func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -126,10 +126,10 @@ func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) 
 	return nil, fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, l.lastWords(ctx, a))
 }
 
-// errDead says that an agent ended before it answered.
+// errDead means that an agent ended before it answered.
 var errDead = errors.New("it ended before it answered")
 
-// watchBirth ends the dialling of an agent that has died.
+// watchBirth stops dialling an agent once it has died.
 func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a nodes.Agent) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -146,7 +146,7 @@ func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a 
 	}
 }
 
-// lastWords is the end of an agent's log, in one line.
+// lastWords returns the end of an agent's log, in one line.
 func (l *Lab) lastWords(ctx context.Context, a nodes.Agent) string {
 	type teller interface {
 		LastWords(ctx context.Context, a nodes.Agent) string
@@ -159,7 +159,7 @@ func (l *Lab) lastWords(ctx context.Context, a nodes.Agent) string {
 	return tail(l.opt.Store.agentDir(l.Name(), a.Node))
 }
 
-// tail is the end of a log in an agent's folder.
+// tail returns the end of the log in an agent's folder.
 func tail(dir string) string {
 	const most = 400
 	data, err := os.ReadFile(filepath.Join(dir, "agent.log"))

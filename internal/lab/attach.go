@@ -11,13 +11,13 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Attach takes hold of a standing lab: it locks it, finds its namespaces and
-// connects to its agents. A lab that is damaged is refused with what is missing.
+// Attach opens an existing lab: it locks it, finds its namespaces and connects to its agents. It
+// refuses a damaged lab and names what is missing.
 func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	// Locked before it is read: what another process is about to write must not be believed.
+	// Lock before reading, since another process may be about to write.
 	lk, err := opt.Store.tryLock(name, false)
 	if errors.Is(err, ErrNotUp) {
 		return nil, fmt.Errorf("%w: `netkvlab ps` lists the labs, `netkvlab up -d` makes one", err)
@@ -39,8 +39,8 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	if st.Phase != PhaseReady {
 		return nil, fmt.Errorf("lab %q was left %s: remove it with `netkvlab down %s`", name, st.Phase, name)
 	}
-	// Signed before the agents are connected, which takes seconds where there are many:
-	// `down` must know whom to ask.
+	// Sign before connecting to the agents, which takes seconds if there are many: `down` must know
+	// which process to interrupt.
 	if err := l.sign(self()); err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 	return l, l.setPhase(PhaseRunning)
 }
 
-// sign writes down which process works on the lab; the zero value: none.
+// sign records which process works on the lab; the zero value means none.
 func (l *Lab) sign(p Process) error {
 	l.state.Owner = p
 	return l.opt.Store.save(l.state)

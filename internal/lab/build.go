@@ -19,25 +19,24 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Options are what every operation on labs needs.
+// Options are common to all operations on labs.
 type Options struct {
 	Store    Store
 	Runtime  nodes.Runtime
 	Progress *Progress
 	Version  string
-	// Containers are those of this host's engine, for removing and listing labs whoever
-	// made them; nil: there are none.
+	// Containers are those of this host's engine, for labs of any process; nil means none.
 	Containers Containers
-	// ContainersOf gives those of another engine, by its address: a lab may have been made
-	// with another one than is named now (sudo drops DOCKER_HOST). Nil: there is no other.
+	// ContainersOf returns those of the engine at an address: a lab may have been made with another
+	// engine than the current one (sudo drops DOCKER_HOST). Nil means that there is no other.
 	ContainersOf func(host string) Containers
-	// Executable is the static binary that agents run: this program.
+	// Executable is the static binary of this program, which agents run.
 	Executable string
-	// Leash makes agents end with this process; without it a lab can stand by itself.
+	// Leash makes agents end with this process. Without it a lab can outlive the process.
 	Leash bool
 
-	group string  // of the lab to be built (State.Group)
-	asked *asking // processes that were asked to end; nil: nobody yet
+	group string  // State.Group of the new lab
+	asked *asking // processes that were asked to end; nil: none yet
 }
 
 // Agent is one running agent and the connection to it.
@@ -47,7 +46,7 @@ type Agent struct {
 	Client *kvagent.Client
 }
 
-// Lab is a lab that this process holds.
+// Lab is a lab that this process has locked.
 type Lab struct {
 	*trials.Cluster // the scenario as resolved, and its plan
 	Fabric          *kernel.Fabric
@@ -64,8 +63,9 @@ func (l *Lab) Name() string { return l.Scenario.Name }
 // teardownTimeout bounds the clean-up after a failure or an interruption.
 const teardownTimeout = 30 * time.Second
 
-// Build makes a cluster real, with an agent on each instance; packetworld configures them.
-// If anything fails, or the context ends, what was made is removed again before Build returns.
+// Build builds a cluster's lab with an agent on each instance; packetworld configures the
+// agents. If anything fails, or the context ends, Build removes what it has made before it
+// returns.
 func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err error) {
 	if err := Preflight(ctx, c, opt); err != nil {
 		return nil, err
@@ -94,8 +94,7 @@ func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err err
 	return l, l.setPhase(PhaseReady)
 }
 
-// raise makes fabric and agents: the fabric first, unless agents bring the namespaces
-// that it is to adopt.
+// raise makes fabric and agents: the fabric first, unless agents come with their namespaces.
 func (l *Lab) raise(ctx context.Context) error {
 	housing, ok := l.opt.Runtime.(nodes.Housing)
 	if !ok {
@@ -117,7 +116,7 @@ func (l *Lab) raise(ctx context.Context) error {
 	return nil
 }
 
-// firstDead says which agent has ended, which explains what went wrong with the rest.
+// firstDead returns an error that names an agent that has ended, as the cause of other failures.
 func (l *Lab) firstDead(ctx context.Context) error {
 	for _, a := range l.Agents {
 		if alive, err := l.opt.Runtime.Alive(a.Agent); err == nil && !alive {
@@ -127,7 +126,7 @@ func (l *Lab) firstDead(ctx context.Context) error {
 	return nil
 }
 
-// undo removes a half-built lab, also when the context is what ended it.
+// undo removes a partly built lab, also when the context has ended.
 func (l *Lab) undo(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
 	defer cancel()
@@ -135,7 +134,7 @@ func (l *Lab) undo(ctx context.Context) error {
 	return err
 }
 
-// claim makes the lab's folder and takes its lock, unless there is such a lab already.
+// claim makes the lab's folder and locks it, unless such a lab exists already.
 func (l *Lab) claim(ctx context.Context) error {
 	store, name := l.opt.Store, l.Name()
 	lk, err := store.tryLock(name, true)
@@ -145,7 +144,7 @@ func (l *Lab) claim(ctx context.Context) error {
 	if _, err := os.Stat(store.state(name)); !errors.Is(err, fs.ErrNotExist) {
 		return errors.Join(alreadyUp(ctx, name, l.opt), lk.release())
 	}
-	// A lab that lost its folder is not ours to remove, which a failure further on would do.
+	// Do not take over a lab that lost its folder: a later failure here would remove it.
 	if standing, err := kernel.Namespaces(name); err != nil || len(standing) > 0 {
 		if err == nil {
 			err = fmt.Errorf("lab %q has no state, but %d namespaces: remove it with `netkvlab down %s`", name, len(standing), name)
@@ -179,8 +178,8 @@ func (l *Lab) claim(ctx context.Context) error {
 	return nil
 }
 
-// prepare asks a runtime that houses its agents whether it can. If not, there is
-// nothing but the claim to give back.
+// prepare checks that a runtime with its own namespaces can start agents. If it cannot, only the
+// claim has to be undone.
 func (l *Lab) prepare(ctx context.Context) error {
 	housing, ok := l.opt.Runtime.(nodes.Housing)
 	if !ok {
@@ -194,7 +193,7 @@ func (l *Lab) prepare(ctx context.Context) error {
 	return err
 }
 
-// alreadyUp says what stands in a new lab's place, and what can be done with it.
+// alreadyUp describes the lab that already exists, and what the user can do about it.
 func alreadyUp(ctx context.Context, name string, opt Options) error {
 	info, err := Look(ctx, name, opt)
 	switch {
@@ -231,14 +230,14 @@ func (l *Lab) buildFabric(ctx context.Context, adopt map[fabric.NodeID]string) e
 	return nil
 }
 
-// Detach leaves the lab standing and lets go of it.
+// Detach releases the lab and leaves it running.
 func (l *Lab) Detach() error {
 	l.state.Owner = Process{}
 	err := l.setPhase(PhaseReady)
 	return errors.Join(err, l.close())
 }
 
-// close drops connections and handles; the lab itself stays.
+// close closes connections and handles; the lab itself stays.
 func (l *Lab) close() error {
 	var errs []error
 	for i := range l.Agents {

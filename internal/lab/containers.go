@@ -13,24 +13,24 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Containers is what this host's engine has of labs, whoever made them.
+// Containers manages the containers that an engine of this host has for labs of any process.
 type Containers interface {
-	// Host is the engine's address, as DOCKER_HOST has it.
+	// Host is the engine's address, in the form of DOCKER_HOST.
 	Host() string
 	// Labs lists the labs that have containers.
 	Labs(ctx context.Context) ([]string, error)
-	// Count is how many containers a lab has.
+	// Count returns the number of a lab's containers.
 	Count(ctx context.Context, lab string) (int, error)
-	// Remove takes a lab's containers away and says how many. With unsure set, some may
-	// still be on their way.
+	// Remove removes a lab's containers and returns how many. With unsure set, some may still be
+	// starting.
 	Remove(ctx context.Context, lab string, unsure bool) (int, error)
-	// RemoveImages deletes the agent images that no container uses and names them.
+	// RemoveImages deletes the agent images that no container uses and returns their names.
 	RemoveImages(ctx context.Context) ([]string, error)
 }
 
 var _ Containers = (*docker.Engine)(nil)
 
-// containers counts a lab's containers; where no engine answers there are none.
+// containers counts a lab's containers; 0 if no engine answers.
 func (o Options) containers(ctx context.Context, lab string) (int, error) {
 	if o.Containers == nil {
 		return 0, nil
@@ -39,18 +39,18 @@ func (o Options) containers(ctx context.Context, lab string) (int, error) {
 	defer cancel()
 	n, err := o.ask(lab, func(c Containers) (int, error) { return c.Count(ctx, lab) })
 	if err != nil && o.Runtime.Name() != scenarios.RuntimeDocker {
-		return 0, nil // an engine that is ill is no matter of a lab that has no use for it
+		return 0, nil // a broken engine does not matter to a lab that does not use it
 	}
 	if errors.Is(err, docker.ErrNoEngine) {
-		return 0, nil // whoever needs one will say so
+		return 0, nil // operations that need an engine report this
 	}
 	return n, err
 }
 
-// strangerPatience is how long an engine may keep a lab waiting that has no use for it.
+// strangerPatience is how long a lab waits for an engine that it does not use.
 const strangerPatience = 2 * time.Second
 
-// patience bounds a question to the engine by what the answer is worth.
+// patience bounds a call to the engine: shorter if the lab does not use one.
 func (o Options) patience(ctx context.Context, runtime string) (context.Context, context.CancelFunc) {
 	if runtime == scenarios.RuntimeDocker {
 		return context.WithCancel(ctx)
@@ -58,8 +58,8 @@ func (o Options) patience(ctx context.Context, runtime string) (context.Context,
 	return context.WithTimeout(ctx, strangerPatience)
 }
 
-// Engine is the address of the engine that a lab's containers are with, as it was when
-// the lab was made; empty for a lab without containers, and where nobody knows.
+// Engine returns the address of the engine of a lab's containers, as it was when the lab was
+// made; empty for a lab without containers, and if it is not known.
 func (s Store) Engine(lab string) string {
 	host, err := os.ReadFile(s.engine(lab))
 	if err != nil {
@@ -68,7 +68,7 @@ func (s Store) Engine(lab string) string {
 	return strings.TrimSpace(string(host))
 }
 
-// Engines are this host's engine and those that labs were made with.
+// Engines returns this host's engine and the engines of the given labs.
 func (o Options) Engines(labs []string) []Containers {
 	if o.Containers == nil {
 		return nil
@@ -84,9 +84,9 @@ func (o Options) Engines(labs []string) []Containers {
 	return engines
 }
 
-// ask puts a question about a lab to this host's engine and to the one that the lab was
-// made with, which has the last word. That one may go by another address by now: it is
-// no error that nobody answers at the old one when the other knew of the lab.
+// ask calls question with this host's engine and with the one that the lab was made with, whose
+// answer decides. The lab's engine may have a new address by now: if nothing answers at the old
+// one, but the host's engine knows the lab, that is no error.
 func (o Options) ask(lab string, question func(Containers) (int, error)) (n int, err error) {
 	for _, engine := range o.Engines([]string{lab}) {
 		var more int
@@ -99,9 +99,9 @@ func (o Options) ask(lab string, question func(Containers) (int, error)) (n int,
 	return n, err
 }
 
-// removeContainers takes a lab's containers away. An engine that does not answer
-// only matters to a lab that is known to have containers: their processes end all the
-// same, being in the lab's namespaces, but the engine keeps a record of each.
+// removeContainers removes a lab's containers. An engine that does not answer is an error only
+// if the lab is known to have containers: their processes end in any case, since they are in the
+// lab's namespaces, but the engine keeps a record of each container.
 func (o Options) removeContainers(ctx context.Context, name string, st *State) (int, error) {
 	if o.Containers == nil {
 		return 0, nil
@@ -121,7 +121,7 @@ func (o Options) removeContainers(ctx context.Context, name string, st *State) (
 		return n, fmt.Errorf("its containers' processes have ended, but not their records: when the engine answers again, `netkvlab down %s` removes those too; if it never will, delete %s: %w",
 			name, o.Store.dir(name), err)
 	case st != nil || errors.Is(err, docker.ErrNoEngine):
-		return n, nil // it has none, or nobody can say
+		return n, nil // it has none, or it is not known
 	}
 	return n, err
 }

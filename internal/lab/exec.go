@@ -10,9 +10,8 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// Exec runs a command inside a node's namespace and returns its exit code. It takes
-// no lock: looking into a lab while it runs is what it is for. Signals, which may be
-// nil, are passed on to it.
+// Exec runs a command inside a node's namespace and returns its exit code. It takes no lock, so
+// that it works while a lab runs. Signals (may be nil) are forwarded to the command.
 func Exec(ctx context.Context, name, node string, command []string, stdio nodes.Stdio, signals <-chan os.Signal, opt Options) (int, error) {
 	if err := checkName(name); err != nil {
 		return 0, err

@@ -15,11 +15,11 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// A group is labs of one scenario that one process builds, works on and removes
-// together: NAME, NAME-2, NAME-3. Each but the first names the first in its state, so
-// that `down NAME` finds them all; each is a lab like any other besides.
+// A group is several labs of one scenario that one process builds, uses and removes together:
+// NAME, NAME-2, NAME-3. Each but the first has the first one's name in its state, so that `down
+// NAME` finds them all. Otherwise each is a normal lab.
 
-// memberName is the name of a group's lab, from 1.
+// memberName is the name of the n-th lab of a group, from 1.
 func memberName(name string, n int) string {
 	if n == 1 {
 		return name
@@ -27,13 +27,13 @@ func memberName(name string, n int) string {
 	return fmt.Sprintf("%s-%d", name, n)
 }
 
-// BuildGroup makes a scenario real so many times. If one cannot be made, none is left.
+// BuildGroup builds n labs of a scenario. If one of them fails, all are removed.
 func BuildGroup(ctx context.Context, c *trials.Cluster, n int, opt Options) ([]*Lab, error) {
 	s := c.Scenario
 	if last := memberName(s.Name, n); !kernel.ValidLab(last) {
 		return nil, trials.Invalidf("%d fabrics: %q cannot be a lab's name: give the scenario a shorter one", n, last)
 	}
-	if n > 1 { // one says itself what it lacks
+	if n > 1 { // a single lab reports itself what it lacks
 		if room, err := RoomFor(c); err != nil {
 			return nil, err
 		} else if room < n {
@@ -62,7 +62,7 @@ func BuildGroup(ctx context.Context, c *trials.Cluster, n int, opt Options) ([]*
 	return labs, nil
 }
 
-// RemoveGroup takes held labs away.
+// RemoveGroup removes labs that this process has locked.
 func RemoveGroup(ctx context.Context, labs []*Lab) error {
 	errs := make([]error, len(labs))
 	var g errgroup.Group
@@ -73,13 +73,13 @@ func RemoveGroup(ctx context.Context, labs []*Lab) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // each has its own error
+	_ = g.Wait() // each lab has its own error
 	return errors.Join(errs...)
 }
 
-// DownAll removes labs by name, and with each those that were made beside it. A process
-// that works on several of them is asked once: asked twice, it would stop at once and
-// leave them behind.
+// DownAll removes labs by name, each with its group. A process that works on several of them is
+// interrupted only once: after a second interruption it would stop at once and leave them
+// behind.
 func DownAll(ctx context.Context, names []string, opt Options) ([]Removed, error) {
 	opt.asked = &asking{}
 	removed, errs := []Removed{}, []error(nil)
@@ -95,7 +95,7 @@ func DownAll(ctx context.Context, names []string, opt Options) ([]Removed, error
 			r, err := Down(ctx, m, opt)
 			if err != nil {
 				errs = append(errs, err)
-			} else if i == 0 || !r.Nothing { // the first's process may have removed its company
+			} else if i == 0 || !r.Nothing { // the process of the first may have removed the others
 				removed = append(removed, r)
 			}
 		}
@@ -103,7 +103,7 @@ func DownAll(ctx context.Context, names []string, opt Options) ([]Removed, error
 	return removed, errors.Join(errs...)
 }
 
-// members are the labs that were made beside one. A state that cannot be read names nobody.
+// members returns the other labs in a lab's group. A state that cannot be read counts as none.
 func (s Store) members(name string) ([]string, error) {
 	labs, err := s.Labs()
 	if err != nil {
@@ -121,8 +121,8 @@ type asking struct {
 	done map[Process]bool
 }
 
-// first says whether a process was not asked yet, and takes it that it now is. Nil
-// remembers nothing.
+// first reports whether a process was not asked before, and remembers that it is now. A nil
+// asking remembers nothing.
 func (a *asking) first(p Process) bool {
 	if a == nil {
 		return true

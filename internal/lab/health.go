@@ -9,7 +9,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 )
 
-// DamagedError names what a lab has lost.
+// DamagedError names the missing parts of a lab.
 type DamagedError struct {
 	Lab   string
 	Parts []string
@@ -28,7 +28,7 @@ func shorten(parts []string, most int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(parts[:most], ", "), len(parts)-most)
 }
 
-// damaged lists what is missing of a lab: namespaces, links, agents.
+// damaged lists the missing parts of a lab: namespaces, links, agents.
 func damaged(ctx context.Context, st *State, plan *fabric.Plan, opt Options) []string {
 	parts := []string{}
 	d, err := kernel.Inspect(ctx, st.Lab, plan, kernel.Options{})

@@ -20,7 +20,7 @@ type Detail struct {
 	Links []LinkDetail    `json:"links"`
 }
 
-// NodeDetail is a node and, where it has one, its agent.
+// NodeDetail is a node and its agent, if it has one.
 type NodeDetail struct {
 	Node      string       `json:"node"`
 	Namespace string       `json:"namespace"`
@@ -28,7 +28,7 @@ type NodeDetail struct {
 	Agent     *AgentDetail `json:"agent,omitempty"`
 }
 
-// AgentDetail is what an agent says of itself. Bytes of KV memory are paper units.
+// AgentDetail is an agent's own status. Bytes of KV memory are paper units.
 type AgentDetail struct {
 	PID               int    `json:"pid"`
 	ID                string `json:"id,omitempty"`
@@ -47,7 +47,7 @@ type AgentDetail struct {
 	CongestionControl string `json:"congestion_control,omitempty"`
 }
 
-// AgentText is the node's agent in the columns of the text table.
+// AgentText formats the node's agent for the text table.
 func (n NodeDetail) AgentText() string {
 	a := n.Agent
 	switch {
@@ -70,7 +70,7 @@ type LinkDetail struct {
 	Tier         int                     `json:"tier"`
 	Rate         scenarios.BitsPerSecond `json:"rate_bits_per_second"`
 	RateEmulated scenarios.BitsPerSecond `json:"rate_bits_per_second_emulated"`
-	// Up is the port that sends from the link's lower end, Down the one that sends back.
+	// Up is the port at the link's lower end, which sends up; Down is the one at the upper end.
 	Up   PortDetail `json:"up"`
 	Down PortDetail `json:"down"`
 }
@@ -78,7 +78,7 @@ type LinkDetail struct {
 // PortDetail is the queue of a port, in emulated bytes.
 type PortDetail struct {
 	BurstBytes int `json:"burst_bytes"`
-	// QueueBytes bound the queue, or each of FlowQueues (0: first come, first served).
+	// QueueBytes bounds the queue, or each of FlowQueues (0 means one first-in, first-out queue).
 	QueueBytes int `json:"queue_bytes"`
 	FlowQueues int `json:"flow_queues,omitempty"`
 	MarkBytes  int `json:"mark_bytes,omitempty"`
@@ -88,7 +88,7 @@ func portDetail(s *fabric.Shape) PortDetail {
 	return PortDetail{BurstBytes: s.BurstBytes, QueueBytes: s.LimitBytes, FlowQueues: s.FlowQueues, MarkBytes: s.MarkBytes}
 }
 
-// Text is the port's queue in a column of the text table.
+// Text formats the port's queue for the text table.
 func (p PortDetail) Text() string {
 	text := scenarios.Bytes(p.QueueBytes).String()
 	if p.FlowQueues > 0 {
@@ -100,8 +100,7 @@ func (p PortDetail) Text() string {
 	return text
 }
 
-// Inspect describes a lab down to what each agent holds. It takes no lock, so it
-// works beside a run.
+// Inspect describes a lab and what each agent holds. It takes no lock, so it works during a run.
 func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 	info, err := Look(ctx, name, opt)
 	if err != nil {
@@ -110,7 +109,7 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 	d := &Detail{Info: info, Nodes: []NodeDetail{}, Links: []LinkDetail{}}
 	st, c, err := read(opt.Store, name)
 	if err != nil {
-		return d, nil // Look has said why there is nothing more to show
+		return d, nil // Look has reported why there is nothing more to show
 	}
 	plan := c.Plan
 	d.Scale = plan.Scale
@@ -146,7 +145,7 @@ func askAgent(ctx context.Context, a nodes.Agent) *AgentDetail {
 		d.Error = err.Error()
 		return d
 	}
-	defer func() { _ = c.Close() }() // only read from; nothing can be lost
+	defer func() { _ = c.Close() }() // only read; nothing can be lost
 	s, err := c.Status(ctx)
 	if err != nil {
 		d.Error = err.Error()

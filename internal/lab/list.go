@@ -21,7 +21,7 @@ type Info struct {
 	Runtime    string `json:"runtime,omitempty"`
 	Namespaces int    `json:"namespaces"`
 	Agents     int    `json:"agents"`
-	// MemoryBytes and CPUSeconds are what all agents use and have used.
+	// MemoryBytes is what all agents use now, CPUSeconds what they have used so far.
 	MemoryBytes int64       `json:"memory_bytes"`
 	CPUSeconds  float64     `json:"cpu_seconds"`
 	Created     time.Time   `json:"created,omitzero"`
@@ -30,17 +30,17 @@ type Info struct {
 	Members     []AgentInfo `json:"members"`
 }
 
-// statusDamaged is the status of a lab of which parts are missing or changed.
+// statusDamaged is the status of a lab with missing or changed parts.
 const statusDamaged = "damaged"
 
 // AgentInfo is one line of `netkvlab ps LAB`.
 type AgentInfo struct {
 	Node string `json:"node"`
-	// ID is the container's, where the agent is in one.
+	// ID is the container's, if the agent is in one.
 	ID  string `json:"id,omitempty"`
 	PID int    `json:"pid"`
-	// MemoryBytes are resident, of the agent's first process, as is CPUSeconds, user
-	// and system, since it began; both are zero when it is dead.
+	// MemoryBytes is the resident memory of the agent's first process, and CPUSeconds its user and
+	// system time since its start. Both are 0 if it is dead.
 	MemoryBytes int64   `json:"memory_bytes"`
 	CPUSeconds  float64 `json:"cpu_seconds"`
 	Alive       bool    `json:"alive"`
@@ -51,7 +51,7 @@ func (i *Info) measure(agents []nodes.Agent) {
 	for _, a := range agents {
 		m := AgentInfo{Node: a.Node, ID: a.ID, PID: a.PID}
 		if alive, err := nodes.Alive(a); err == nil && alive {
-			if u, err := host.UsageOf(host.Proc, a.PID); err == nil { // else it has just ended
+			if u, err := host.UsageOf(host.Proc, a.PID); err == nil { // on an error it has just ended
 				m.Alive, m.MemoryBytes, m.CPUSeconds = true, u.ResidentBytes, u.CPU.Seconds()
 			}
 		}
@@ -61,7 +61,7 @@ func (i *Info) measure(agents []nodes.Agent) {
 	}
 }
 
-// Since tells when the lab was made, in local time.
+// Since is when the lab was made, in local time.
 func (i Info) Since() string {
 	if i.Created.IsZero() {
 		return "-"
@@ -69,7 +69,7 @@ func (i Info) Since() string {
 	return i.Created.Local().Format(time.DateTime)
 }
 
-// All names every lab: those with a folder, and those that only the kernel or an engine knows.
+// All names all labs: those with a folder, and those that only the kernel or an engine knows.
 func All(ctx context.Context, opt Options) ([]string, error) {
 	names, err := opt.Store.Labs()
 	if err != nil {
@@ -101,7 +101,7 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 	for _, n := range names {
 		i, err := Look(ctx, n, opt)
 		if errors.Is(err, ErrNotUp) {
-			continue // it has been removed since it was named
+			continue // it has been removed meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -111,8 +111,8 @@ func List(ctx context.Context, opt Options) ([]Info, error) {
 	return infos, nil
 }
 
-// Info describes a lab that this process has built: as Look does, but for looking for
-// damage, since all of it has just been verified.
+// Info describes a lab that this process has built. Unlike Look it does not look for damage,
+// since the lab has just been verified.
 func (l *Lab) Info() Info {
 	info := Info{
 		Lab: l.Name(), Status: string(l.state.Phase), Runtime: l.state.Runtime, Namespaces: len(l.Plan.Nodes),
@@ -123,7 +123,7 @@ func (l *Lab) Info() Info {
 	return info
 }
 
-// Look describes one lab. Only a lab that does not exist at all is an error.
+// Look describes one lab. It is an error only if the lab does not exist at all.
 func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	info := Info{Lab: name, Status: "unknown", Damage: []string{}, Members: []AgentInfo{}}
 	if err := checkName(name); err != nil {
@@ -163,7 +163,7 @@ func Look(ctx context.Context, name string, opt Options) (Info, error) {
 	return info, nil
 }
 
-// Worker is the process that works on a lab; false when none does, or there is no such lab.
+// Worker returns the process that works on a lab; false if there is none, or no such lab.
 func Worker(name string, opt Options) (pid int, working bool) {
 	st, err := opt.Store.Load(name)
 	if err != nil || !st.Owner.running() {

@@ -20,14 +20,14 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("lab %q is in use by %s: wait for it, or end it with `netkvlab down %s`", e.Lab, e.Owner, e.Lab)
 }
 
-// lock is an advisory lock on a lab's folder. The kernel drops it with the
-// process, so a killed netkvlab leaves nothing locked.
+// lock is an advisory lock on a lab's folder. The kernel releases it when the process ends, so a
+// killed netkvlab leaves nothing locked.
 type lock struct{ dir *os.File }
 
 func (l *lock) release() error { return l.dir.Close() }
 
-// tryLock takes the lock on a lab's folder, making the folder if create is set.
-// Without create a lab that has no folder gives ErrNotUp.
+// tryLock takes the lock on a lab's folder, making the folder if create is set. Without create
+// it returns ErrNotUp for a lab without a folder.
 func (s Store) tryLock(lab string, create bool) (*lock, error) {
 	for {
 		if create {
@@ -58,7 +58,7 @@ func (s Store) tryLock(lab string, create bool) (*lock, error) {
 		if s.stillThere(lab, f) {
 			return &lock{f}, nil
 		}
-		_ = f.Close() // the folder we locked was removed by its last holder
+		_ = f.Close() // the previous holder has removed the folder that we locked
 	}
 }
 

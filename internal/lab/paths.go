@@ -2,8 +2,8 @@ package lab
 
 import "path/filepath"
 
-// DefaultRoot is where labs keep their state: one folder a lab. It is a
-// tmpfs on every current distribution, so a reboot forgets it with the namespaces.
+// DefaultRoot holds the state of labs, one folder per lab. It is on a tmpfs on every current
+// distribution, so a reboot removes it together with the namespaces.
 const DefaultRoot = "/run/netkvlab"
 
 // Store is the folder of all labs.
@@ -16,8 +16,8 @@ func (s Store) scenario(lab string) string {
 	return filepath.Join(s.dir(lab), "scenario.yaml")
 }
 
-// engine names the engine that the lab's containers are with, in a file of its own: it is
-// needed most where the state is damaged.
+// engine is the file with the address of the engine of a lab's containers. It is a separate
+// file, because it is most needed when the state is damaged.
 func (s Store) engine(lab string) string { return filepath.Join(s.dir(lab), "engine") }
 
 // agentDir is the private run directory of one node's agent.

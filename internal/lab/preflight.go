@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// namespaceBytes and agentBytes are what one costs in memory, measured and rounded up.
-	// An agent's own (PSS) is 3 MiB when it waits and 6 when 70 connections carry 1 Gbit/s;
-	// the kernel's part, page tables and sockets, is 1 to 2.
+	// namespaceBytes and agentBytes are the memory of one namespace and one agent, measured and
+	// rounded up. An agent itself (PSS) takes 3 MiB when it waits and 6 MiB when 70 connections
+	// carry 1 Gbit/s. The kernel's part, page tables and sockets, is 1 to 2 MiB.
 	namespaceBytes = 400 << 10
 	agentBytes     = 10 << 20
-	// containerBytes is what the engine's own process for each container adds.
+	// containerBytes is the memory of the engine's own process per container.
 	containerBytes = 14 << 20
-	// overload is how many times the host's capacity a full fabric may ask for without a
-	// closer look at what the scenario will ask, and hopeless how many times that may be
-	// on average before the scenario is refused rather than run in vain.
+	// overload and hopeless are multiples of the host's capacity. If a full fabric needs more than
+	// overload, the load of the scenario itself is estimated. If that needs more than hopeless on
+	// average, the scenario is refused.
 	overload, hopeless = 8, 2
 )
 
-// checkName refuses what cannot be a lab's name, before it becomes part of a path.
+// checkName refuses an invalid lab name before it becomes part of a path.
 func checkName(name string) error {
 	if !kernel.ValidLab(name) {
 		return trials.Invalidf("%.60q cannot be a lab's name: 1..40 of a-z, 0-9 and -, no - at either end (`netkvlab ps` lists the labs)", name)
@@ -38,29 +38,29 @@ func checkName(name string) error {
 	return nil
 }
 
-// Preflight refuses what cannot work before anything is made, and says what to do.
+// Preflight refuses what cannot work, before anything is made. Its error says what to do.
 func Preflight(ctx context.Context, c *trials.Cluster, opt Options) error {
 	s, p := c.Scenario, c.Plan
 	if err := NeedRoot(); err != nil {
 		return err
 	}
-	// First, since this error names the congestion controls to choose from. A lack of
-	// rights is for Supported to report.
+	// This check is first, since its error lists the available congestion controls. Supported
+	// reports missing rights.
 	if err := host.TryCongestionControl(s.Transfer.CongestionControl); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
 	if err := kernel.Supported(p); err != nil {
 		return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` shows all that is missing)", err)
 	}
-	// Before the load is estimated, which needs the workload.
+	// Check before estimating the load, which needs the workload.
 	if err := c.Check(); err != nil {
 		return err
 	}
 	return fits(ctx, c)
 }
 
-// NeedRoot refuses who cannot enter network namespaces: not even looking at labs
-// works without.
+// NeedRoot returns an error if this process cannot enter network namespaces. Even looking at
+// labs needs this.
 func NeedRoot() error {
 	if unix.Geteuid() != 0 {
 		return errors.New("needs root to work with network namespaces: run it with sudo")
@@ -91,10 +91,10 @@ func fits(ctx context.Context, c *trials.Cluster) error {
 	return notTooFast(ctx, c)
 }
 
-// notTooFast refuses a scale at which the host could not even carry what is left of it:
-// the fabric full, unless the scenario's own transfers never fill it.
+// notTooFast refuses a scale at which the host cannot carry the load even of the scaled fabric:
+// of a full fabric, or of the scenario's transfers if they never fill it.
 func notTooFast(ctx context.Context, c *trials.Cluster) error {
-	// What no host of its size fails to carry; what this one really carries is for auto.
+	// This is what every host of its size carries. The calibrated capacity is only for auto.
 	carries := host.Uncalibrated(runtime.NumCPU())
 	times := host.FullLoad(c.Plan) / carries.Of(c.Plan)
 	if times <= overload {
@@ -118,12 +118,12 @@ func agentsOf(p *fabric.Plan, s *scenarios.Scenario) int {
 	return len(p.Prefill) + len(p.Decode) + len(p.Background)
 }
 
-// mostFlowQueues is what labs made together may have in all: the kernel's time to make them
-// goes by their square, and is some ten seconds for so many.
+// mostFlowQueues bounds the flow queues of labs that are made together: the kernel's time to
+// make them grows with the square of their number, and is about ten seconds for this many.
 const mostFlowQueues = 45_000
 
-// RoomFor is how many labs of a scenario fit into the host's memory, whatever their scale;
-// fewer if they would have too many queues for flows.
+// RoomFor returns how many labs of a scenario fit into the host's memory, at any scale; fewer if
+// they would have too many flow queues.
 func RoomFor(c *trials.Cluster) (int, error) {
 	s, p := c.Scenario, c.Plan
 	free, err := host.AvailableMemory(host.Proc)

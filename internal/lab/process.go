@@ -14,22 +14,22 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// self names this process.
+// self identifies this process.
 func self() Process {
 	start, err := nodes.StartTime(os.Getpid())
 	if err != nil {
-		return Process{} // then nobody will signal us, which is the safe side
+		return Process{} // then no process will signal us, which is safe
 	}
 	return Process{PID: os.Getpid(), StartTime: start}
 }
 
-// running reports whether that very process still exists.
+// running reports whether this same process still exists.
 func (p Process) running() bool {
 	start, err := nodes.StartTime(p.PID)
 	return err == nil && start == p.StartTime
 }
 
-// String names the process for a message; the zero value is one that has not signed.
+// String describes the process for a message; the zero value is a process that has not signed.
 func (p Process) String() string {
 	if p.PID > 0 {
 		return fmt.Sprintf("process %d", p.PID)
@@ -37,10 +37,10 @@ func (p Process) String() string {
 	return "another netkvlab process"
 }
 
-// endRounds bounds the hunt for processes that start others while being stopped.
+// endRounds bounds the search for processes that start others while they are being stopped.
 const endRounds = 5
 
-// endProcesses stops what the lab started and returns it.
+// endProcesses stops the processes that the lab started and returns them.
 func endProcesses(ctx context.Context, name string) (ended []nodes.Proc, err error) {
 	for range endRounds {
 		procs, err := ownProcesses(name)
@@ -55,8 +55,8 @@ func endProcesses(ctx context.Context, name string) (ended []nodes.Proc, err err
 	return ended, fmt.Errorf("lab %q: processes keep appearing in its namespaces", name)
 }
 
-// ownProcesses are those that the lab started: its agents, also where their namespace can
-// no longer be found by name, and in its namespaces what `netkvlab exec` started.
+// ownProcesses returns the processes that the lab started: its agents, also if their namespace
+// is no longer found by name, and the processes of `netkvlab exec` in its namespaces.
 func ownProcesses(name string) ([]nodes.Proc, error) {
 	found, err := kernel.Namespaces(name)
 	if err != nil {
@@ -87,9 +87,9 @@ func ownProcesses(name string) ([]nodes.Proc, error) {
 	return own, nil
 }
 
-// pick takes a lab's own out of the processes in its namespaces. Who asks for the removal
-// from inside of the lab is spared, with all that is beside it in its namespace: the
-// shell that `netkvlab exec` started, and what it pipes the answer into.
+// pick selects a lab's own processes among those in its namespaces. If the removal was requested
+// from inside the lab, the requesting process and all others in its namespace are spared: the
+// shell that `netkvlab exec` started, and the commands that its output is piped into.
 func pick(procs []nodes.Proc, lab string, lineage map[int]bool, here uint64) (own []nodes.Proc) {
 	for _, p := range procs {
 		if p.Lab == lab && (p.Agent || !lineage[p.PID] && p.Netns != here) {
@@ -99,7 +99,7 @@ func pick(procs []nodes.Proc, lab string, lineage map[int]bool, here uint64) (ow
 	return own
 }
 
-// inContainers are the agents that are the first process of a container.
+// inContainers returns the agents that are the first process of a container.
 func inContainers(agents []nodes.Agent) (procs []nodes.Proc) {
 	for _, a := range agents {
 		if a.ID != "" {
@@ -109,7 +109,7 @@ func inContainers(agents []nodes.Agent) (procs []nodes.Proc) {
 	return procs
 }
 
-// leftAlone says which processes still live in namespaces that a lab has given up.
+// leftAlone describes the processes that still run in namespaces that the lab no longer has.
 func leftAlone(lab string, held map[string][]int) (notes []string) {
 	for _, name := range slices.Sorted(maps.Keys(held)) {
 		var who []string

@@ -49,8 +49,7 @@ func TestWhoIsLeftAloneIsNamed(t *testing.T) {
 	}
 }
 
-// engine is one that has a container, and asks whether its first process still runs when
-// it is removed.
+// engine has one container, and checks on its removal whether its first process still runs.
 type engine struct {
 	Containers
 	agent    nodes.Agent

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/term"
 )
 
-// Progress tells a person on stderr what is going on: one line that rewrites
-// itself on a terminal, plain lines otherwise. It is safe for concurrent use; the
-// zero value and nil are silent.
+// Progress shows the user on stderr what the program does: one line that is rewritten on a
+// terminal, plain lines otherwise. It is safe for concurrent use. The zero value and nil print
+// nothing.
 type Progress struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -22,13 +22,13 @@ type Progress struct {
 	now   func() time.Time
 }
 
-// plainEvery bounds how often a phase repeats itself where there is no terminal.
+// plainEvery is the least time between lines of one phase without a terminal.
 const plainEvery = 10 * time.Second
 
-// redrawEvery bounds how often a terminal line is rewritten.
+// redrawEvery is the least time between rewrites of the terminal line.
 const redrawEvery = 100 * time.Millisecond
 
-// NewProgress writes to w; a terminal is recognised by itself.
+// NewProgress writes to w. It detects whether w is a terminal.
 func NewProgress(w io.Writer) *Progress {
 	p := &Progress{w: w, now: time.Now}
 	if f, ok := w.(*os.File); ok {
@@ -37,7 +37,7 @@ func NewProgress(w io.Writer) *Progress {
 	return p
 }
 
-// Phase reports the step now begun.
+// Phase reports that a phase begins.
 func (p *Progress) Phase(format string, args ...any) {
 	p.print(true, fmt.Sprintf(format, args...))
 }
@@ -51,7 +51,7 @@ func (p *Progress) Step(phase string, done, total int, left time.Duration) {
 	p.print(false, text)
 }
 
-// Note prints a line that stays.
+// Note prints a permanent line.
 func (p *Progress) Note(format string, args ...any) {
 	if p == nil || p.w == nil {
 		return
@@ -85,7 +85,7 @@ func (p *Progress) print(always bool, text string) {
 	p.width = len(text)
 }
 
-// Close ends the line that rewrites itself.
+// Close ends the line that is rewritten.
 func (p *Progress) Close() {
 	if p == nil || p.w == nil {
 		return

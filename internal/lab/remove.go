@@ -14,23 +14,23 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// Removed says what a removal took away and what it had to guess.
+// Removed says what was removed, and what had to be guessed.
 type Removed struct {
 	Lab        string   `json:"lab"`
 	Namespaces int      `json:"namespaces"`
 	Containers int      `json:"containers"`
-	Processes  int      `json:"processes"` // beside those of containers
+	Processes  int      `json:"processes"` // without those of containers
 	Nothing    bool     `json:"nothing"`   // there was no such lab
 	Notes      []string `json:"notes"`
 }
 
-// Remove takes the held lab away: agents, namespaces, folder.
+// Remove removes a lab that this process has locked: agents, namespaces, folder.
 func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 	l.mourn(ctx)
 	l.opt.Progress.Phase("removing %s", l.Name())
 	if l.state != nil {
 		l.state.Owner = self()
-		_ = l.setPhase(PhaseRemoving) // only a help for whoever looks; removal goes on without
+		_ = l.setPhase(PhaseRemoving) // only informs other commands; removal continues without it
 	}
 	lk := l.lock
 	l.lock = nil // held until the folder is gone
@@ -45,10 +45,10 @@ func (l *Lab) Remove(ctx context.Context) (Removed, error) {
 	return out, errors.Join(err, errClose)
 }
 
-// mournAtMost bounds how many dead agents are told of one by one.
+// mournAtMost bounds how many dead agents are reported one by one.
 const mournAtMost = 3
 
-// mourn tells what is known of agents that have died: once removed, nobody can be asked.
+// mourn reports what is known about dead agents. After the removal this is no longer possible.
 func (l *Lab) mourn(ctx context.Context) {
 	told := 0
 	for _, a := range l.Agents {
@@ -64,8 +64,8 @@ func (l *Lab) mourn(ctx context.Context) {
 	}
 }
 
-// Down removes a lab by name, whoever made it. One that is being worked on is
-// asked to end first. What is not there is no error.
+// Down removes a lab by name, also one of another process. A process that works on it is asked
+// to end first. A missing lab is no error.
 func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 	if err := checkName(name); err != nil {
 		return Removed{}, err
@@ -92,14 +92,14 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 }
 
 const (
-	// evictPatience is how long a working netkvlab may take to clean up after itself.
+	// evictPatience is how long an interrupted netkvlab may take to clean up.
 	evictPatience = 20 * time.Second
-	// killPatience is how long the kernel may take to end it after that.
+	// killPatience is how long the kernel may then take to end it.
 	killPatience = 2 * time.Second
 )
 
-// evict interrupts the process that holds a lab and waits for it to let go; one
-// that hangs is killed. It gives the process that held the lab, for the report.
+// evict interrupts the process that has locked a lab and waits until it releases the lock. It
+// kills a process that hangs. It returns the process for the report.
 func evict(ctx context.Context, name string, opt Options) (*lock, Process, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -113,7 +113,8 @@ func evict(ctx context.Context, name string, opt Options) (*lock, Process, error
 		}
 		waited := time.Since(since)
 		switch {
-		// The holder signs after it has locked, and may hand over to another: look anew each time.
+		// The holder signs only after it has locked, and another process may lock after it: read the
+		// owner again each time.
 		case busy.Owner != owner && busy.Owner.PID > 0 && busy.Owner.running():
 			owner, since, killed = busy.Owner, time.Now(), false
 			if opt.asked.first(owner) {
@@ -144,8 +145,8 @@ func signal(owner Process, name string, s unix.Signal) error {
 	return nil
 }
 
-// remove works from the kernel's own state. The journal only adds the names of
-// namespaces that were begun and never marked.
+// remove works from the kernel's own state. The journal only adds the names of namespaces that
+// were made but not yet marked.
 func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	out := Removed{Lab: name, Notes: []string{}}
 	planned, err := opt.Store.planned(name)
@@ -160,7 +161,7 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	folder := statErr == nil
 
 	if st != nil {
-		// Else the engine kills them at once, and they have no time to clean up.
+		// Otherwise the engine kills them at once, and they have no time to clean up.
 		if err := nodes.Ask(ctx, inContainers(st.Agents)); err != nil {
 			out.Notes = append(out.Notes, fmt.Sprintf("ask the containers to end: %v", err))
 		}

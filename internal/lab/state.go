@@ -16,7 +16,7 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// Phase is how far a lab has come.
+// Phase is the phase of a lab's life.
 type Phase string
 
 // The phases of a lab.
@@ -27,24 +27,24 @@ const (
 	PhaseRemoving Phase = "removing"
 )
 
-// State is what a lab writes down about itself. Teardown must not depend on it: it
-// can be missing or cut in half, and then the kernel's own state is enough.
+// State is a lab's stored description. Teardown must not depend on it: if it is missing or
+// truncated, the kernel's own state is enough.
 type State struct {
 	Format  int       `json:"format"`
 	Lab     string    `json:"lab"`
 	Version string    `json:"version"`
 	Created time.Time `json:"created"`
 	Phase   Phase     `json:"phase"`
-	// Group is the lab that this one was made beside, to run trials in parallel; none
-	// for a lab of its own.
+	// Group is the first lab of this lab's group, which runs trials in parallel; empty for a single
+	// lab.
 	Group   string `json:"group,omitempty"`
 	Runtime string `json:"runtime"`
-	// Owner is the process that builds, runs or removes the lab; 0 when it stands by itself.
+	// Owner is the process that builds, runs or removes the lab; zero if none does.
 	Owner  Process       `json:"owner"`
 	Agents []nodes.Agent `json:"agents"`
 }
 
-// Process names a process for good: a PID alone can be reused.
+// Process identifies a process uniquely: a PID alone can be reused.
 type Process struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"start_time"` // field 22 of /proc/PID/stat
@@ -88,7 +88,7 @@ func (s Store) save(st *State) error {
 	return nil
 }
 
-// writeJournal notes the namespaces that are about to be made, before the first is.
+// writeJournal records the namespaces before the first of them is made.
 func (s Store) writeJournal(lab string, names []string) error {
 	text := strings.Join(names, "\n") + "\n"
 	if err := renameio.WriteFile(s.journal(lab), []byte(text), 0o600); err != nil {
@@ -97,7 +97,7 @@ func (s Store) writeJournal(lab string, names []string) error {
 	return nil
 }
 
-// planned reads the journal; a missing one is an empty one.
+// planned reads the journal; a missing journal is empty.
 func (s Store) planned(lab string) ([]string, error) {
 	data, err := os.ReadFile(s.journal(lab))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func (s Store) planned(lab string) ([]string, error) {
 	}
 	names := strings.Fields(string(data))
 	if len(data) > 0 && data[len(data)-1] != '\n' {
-		names = names[:len(names)-1] // cut off in the middle of a name
+		names = names[:len(names)-1] // the last name is cut off
 	}
 	return names, nil
 }

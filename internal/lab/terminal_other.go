@@ -4,7 +4,7 @@ package lab
 
 import "os"
 
-// IsTerminal is content with any device that is not a plain file or pipe.
+// IsTerminal accepts any device that is not a plain file or pipe.
 func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0

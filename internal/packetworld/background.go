@@ -15,10 +15,10 @@ import (
 // backgroundPortBase starts the source ports of background flows.
 const backgroundPortBase = 30000
 
-// backgroundFlows spreads other tenants' traffic over the fabric: each rack's
-// background host sends to its counterpart in the next pod, over every core path,
-// so much that each core link carries the asked share; then within its pod
-// to the next rack until the rack uplinks carry theirs.
+// backgroundFlows spreads other tenants' traffic over the fabric: Each rack's background
+// host sends to its counterpart in the next pod over every core path, at the rate at which
+// each core link carries its configured share. It then also sends to the next rack of its
+// pod, until the rack uplinks carry their share.
 func (all *Agents) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlow, error) {
 	out := map[fabric.NodeID][]*control.BackgroundFlow{}
 	b := all.cluster.Scenario.Background
@@ -48,7 +48,7 @@ func (all *Agents) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlo
 	return out, nil
 }
 
-// addFlows sends at a rate over each equal-cost path of a pair.
+// addFlows adds one flow of a given rate per equal-cost path of a pair.
 func (all *Agents) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, from, to fabric.NodeID, bps float64) error {
 	b := all.cluster.Scenario.Background
 	proto := uint8(unix.IPPROTO_TCP)

@@ -16,11 +16,11 @@ import (
 )
 
 const (
-	// loneTime is how long a calibration transfer takes in real time: long beside a
-	// burst of the shapers, short beside a trial.
+	// loneTime is how long a calibration transfer takes in real time: much longer than a
+	// burst of the shapers, much shorter than a trial.
 	loneTime = 300 * time.Millisecond
-	// loneRounds bounds how often the calibration is repeated when a neighbour on the
-	// host spoils it; one round that keeps to loneNear is enough.
+	// loneRounds bounds the rounds of the calibration when other processes on the host
+	// disturb it. One round within loneNear is enough.
 	loneRounds = 5
 	loneNear   = 1.0 // percent
 )
@@ -29,13 +29,13 @@ const (
 type probe struct {
 	spec controller.FlowSpec
 	tier int
-	// pair: one of two that share a path, and start together.
+	// pair marks one of two transfers that share a path and start together.
 	pair bool
 }
 
-// Calibrate moves lone transfers over every tier of the empty fabric, and two over one
-// path, and compares them with the fluid model: whatever they are off is the
-// emulation's, since nothing else is there. It is part of the evidence of every trial after it.
+// Calibrate moves lone transfers over every tier of the empty fabric, and two over one path,
+// and compares them with the fluid model. Nothing else is on the fabric, so any difference
+// comes from the emulation. The result is part of the evidence of every later trial.
 func (w *World) Calibrate(ctx context.Context) error {
 	probes := w.probes()
 	if len(probes) == 0 {
@@ -95,8 +95,8 @@ func summary(probes []probe, off [][]float64) *results.Calibration {
 
 func median(x []float64) float64 { return analysis.Percentile(slices.Sorted(slices.Values(x)), 50) }
 
-// probes are one transfer for each tier that a sender and a receiver have between
-// them, one after the other, and two at once over the highest.
+// probes are one transfer per tier that a sender and a receiver can have between them, one
+// after the other, and then two at once over the highest tier.
 func (w *World) probes() []probe {
 	ids := trials.Endpoints(w.cluster.Plan)
 	index := map[fabric.NodeID]int{}
@@ -119,7 +119,7 @@ func (w *World) probes() []probe {
 		out = append(out, probe{tier: tier, spec: w.lone(len(out), at, took, index, tier, *pair)})
 		at += took + took/4
 	}
-	if n := len(out); n > 0 { // two over the path of the last
+	if n := len(out); n > 0 { // two at once over the path of the last one
 		last := out[n-1]
 		for range 2 {
 			p := probe{tier: last.tier, pair: true, spec: last.spec}
@@ -152,7 +152,7 @@ func specs(probes []probe) []controller.FlowSpec {
 	return out
 }
 
-// fluid is what the probes would take ideally.
+// fluid runs the probes in the flow world, for their ideal times.
 func (w *World) fluid(ctx context.Context, probes []probe) ([]results.Record, error) {
 	d, err := w.cluster.Transfers(results.WorldFlow, specs(probes))
 	if err != nil {

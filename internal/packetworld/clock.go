@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// monotonic reads CLOCK_MONOTONIC in nanoseconds: the one clock that all
-// processes of the host agree on and nobody can step.
+// monotonic reads CLOCK_MONOTONIC in nanoseconds: all processes of the host read the same
+// value, and it cannot be set back or forward.
 func monotonic() int64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// dataPort is where agents take transfers, on every address of theirs.
+	// dataPort is where agents accept transfers, on each of their addresses.
 	dataPort = 7000
 	// firstSourcePort starts the source ports that transfers are sent from.
 	firstSourcePort = 10000
-	// portsPerPath bounds how many connections a pair may have on one path at once, and
-	// portLookups how many ports are looked up for the whole lab: at some 12 us
-	// each, a lab with many pairs gets fewer a path, but enough for two transfers
-	// whose streams all draw the same path.
+	// portsPerPath bounds the connections that a pair may have on one path at once.
+	// portLookups bounds the port lookups for the whole lab, at about 12 us each: a lab with
+	// many pairs gets fewer ports per path, but enough for two transfers whose streams all
+	// draw the same path.
 	portsPerPath = 64
 	portLookups  = 200_000
-	// warmPerPath is how many of them are opened before the clock starts.
+	// warmPerPath is how many of these connections are opened before the clock starts.
 	warmPerPath = 2
-	// warmAtMost bounds the warm connections of a whole lab; beyond it they open when needed.
+	// warmAtMost bounds the warm connections of a whole lab; the others open when needed.
 	warmAtMost = 8192
 )
 
@@ -112,7 +112,7 @@ func (all *Agents) makeConfigs(ctx context.Context, flows map[fabric.NodeID][]*c
 	return g.Wait()
 }
 
-// paths counts those of all pairs.
+// paths counts the paths of all pairs.
 func (all *Agents) paths() int {
 	n := 0
 	for _, c := range all.configs {
@@ -125,8 +125,8 @@ func (all *Agents) paths() int {
 	return n
 }
 
-// Reset drops whatever an earlier trial left in the agents: caches, queues,
-// memory. Connections stay.
+// Reset drops what an earlier trial left in the agents: caches, queues, memory. Connections
+// stay open.
 func (all *Agents) Reset(ctx context.Context) error {
 	return all.each(ctx, func(ctx context.Context, a *lab.Agent, c *control.ConfigureRequest) error {
 		return a.Client.Configure(ctx, c)
@@ -134,7 +134,7 @@ func (all *Agents) Reset(ctx context.Context) error {
 }
 
 // Endpoints makes every instance a plain end of transfers, without an engine, until the
-// next Reset. Connections stay.
+// next Reset. Connections stay open.
 func (all *Agents) Endpoints(ctx context.Context) error {
 	return all.each(ctx, func(ctx context.Context, a *lab.Agent, c *control.ConfigureRequest) error {
 		if all.cluster.Plan.Nodes[a.ID].Kind != fabric.KindInstance {

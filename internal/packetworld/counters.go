@@ -8,8 +8,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 )
 
-// counters polls every port and gives the figures in the order of telemetry.Ports:
-// each link's direction away from A, then the one back.
+// counters polls every port and returns the counters in the order of telemetry.Ports: for
+// each link the direction from A to B, then from B to A.
 func (w *World) counters() ([]telemetry.Counters, error) {
 	polled, err := w.lab.Fabric.Counters()
 	if err != nil {
@@ -26,14 +26,14 @@ func (w *World) counters() ([]telemetry.Counters, error) {
 		case port.Shape.Classes:
 			out[k].OthersBytes = c.Background.Bytes + c.Other.Bytes
 		case plan.Classes && plan.Nodes[c.Node].Kind == fabric.KindInstance:
-			out[k].OthersBytes = 0 // what an instance sends is its own, and needs no class to tell
+			out[k].OthersBytes = 0 // all that an instance sends belongs to transfers; no traffic class is needed
 		}
 	}
 	return out, nil
 }
 
-// own is what of two polls' difference each port carried for the transfers; -1 where
-// other traffic cannot be told from it.
+// own returns the bytes that each port carried for the transfers between two polls; -1
+// where other traffic cannot be separated.
 func (w *World) own(before, after []telemetry.Counters) []int64 {
 	ports := telemetry.Ports(w.cluster.Plan)
 	out := make([]int64, len(after))

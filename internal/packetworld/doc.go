@@ -2,12 +2,12 @@
 // real agents and real TCP.
 //
 // Configure gives a lab's agents their roles and the source ports of every path. A World
-// then plays trials one after the other, carries a controller's actions out by the agents,
-// and turns what they report into events. It decides nothing. With the records of a trial it
-// gives the Evidence of what they are worth.
+// then plays trials one after the other: it sends a controller's actions to the agents and
+// turns their reports into events. It decides nothing. With a trial's records it returns the
+// Evidence by which they are judged.
 //
-// Paper time is read off the host's monotonic clock, which the agents share:
-// paper = (now - epoch) / T. Durations in records come from the agents' own stamps, so a
-// late wake-up here delays a decision but never falsifies a measurement. Start reading at
+// Paper time comes from the host's monotonic clock, which the agents read too: paper = (now
+// - epoch) / T. Durations in records come from the agents' own timestamps, so a late
+// wake-up here delays a decision but never changes a measurement. Start reading at
 // world.go, then trial.go.
 package packetworld

@@ -19,10 +19,10 @@ func (w *World) fault(format string, args ...any) {
 	w.evidence.Faults = append(w.evidence.Faults, fmt.Sprintf(format, args...))
 }
 
-// stall notes that this program stood still.
+// stall notes how long this program did not run.
 func (w *World) stall(late time.Duration) { w.evidence.StoodStill = max(w.evidence.StoodStill, late) }
 
-// received is the payload bytes that each agent has counted in.
+// received returns the payload bytes that each agent has received.
 func (w *World) received(ctx context.Context) (map[string]int64, error) {
 	in := map[string]int64{}
 	for i := range w.lab.Agents {
@@ -36,8 +36,8 @@ func (w *World) received(ctx context.Context) (map[string]int64, error) {
 	return in, nil
 }
 
-// audit compares a finished trial with what the agents say is left of it: bytes in
-// must be bytes recorded, and nothing may still be held.
+// audit compares a finished trial's records with the agents' status: the bytes received
+// must be the bytes recorded, and no agent may still hold anything.
 func (w *World) audit(ctx context.Context, records []results.Record, before map[string]int64) {
 	want := map[string]int64{}
 	failed := false
@@ -63,7 +63,7 @@ func (w *World) audit(ctx context.Context, records []results.Record, before map[
 	}
 }
 
-// account takes in what an agent says of itself after a trial.
+// account adds an agent's status after a trial to the evidence.
 func (w *World) account(node string, st *control.StatusResponse) {
 	e := w.evidence
 	if late := time.Duration(st.GetTimerLatenessNs()); late > e.TimerLate {
@@ -95,8 +95,8 @@ func (w *World) verify(ctx context.Context) error {
 	return err
 }
 
-// differs says in words what of the fabric is not as planned: a qdisc, a route or a link that
-// somebody changed under a running lab. "" means nothing.
+// differs describes what differs from the plan: a qdisc, a route or a link that was changed
+// while the lab ran. "" means no difference.
 func (w *World) differs(ctx context.Context) (string, error) {
 	err := w.lab.Fabric.Verify(ctx)
 	var differs *kernel.DiffersError
@@ -111,7 +111,7 @@ func (w *World) differs(ctx context.Context) (string, error) {
 	return "the fabric is not what was planned: " + differs.First(differencesShown), nil
 }
 
-// transport takes in what a finished trial's senders and ports did.
+// transport adds the counters of a finished trial's senders and ports to the evidence.
 func (w *World) transport(records []results.Record) error {
 	t, plan, o := &w.evidence.Transport, w.cluster.Plan, w.oracle
 	for i := range records {
@@ -137,7 +137,7 @@ func (w *World) transport(records []results.Record) error {
 // segmentBytes is the payload of a full segment.
 const segmentBytes = 1448
 
-// portFailures counts requests that ran into the path table's end.
+// portFailures counts requests that found no free source port in the path table.
 func portFailures(records []results.Record) int {
 	n := 0
 	for i := range records {

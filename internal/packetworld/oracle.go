@@ -11,7 +11,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// oracle polls the emulated ports at the refresh period and tells the trial.
+// oracle polls the emulated ports once per refresh period and sends samples to the trial.
 type oracle struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -21,7 +21,7 @@ type oracle struct {
 	meter  *telemetry.Meter
 }
 
-// startOracle begins polling; samples reach the trial after the staleness knob.
+// startOracle begins polling; samples reach the trial after the configured staleness.
 func (w *World) startOracle(ctx context.Context, t trials.Trial, tr *Trial) *oracle {
 	s := w.cluster.Scenario
 	ctx, cancel := context.WithCancel(ctx)
@@ -95,7 +95,7 @@ func (o *oracle) stop() error {
 	return o.err
 }
 
-// links is the series of all links in a trial.
+// links returns the time series of all links in a trial.
 func (o *oracle) links(t trials.Trial) []results.LinkSample {
 	out := make([]results.LinkSample, len(o.rows))
 	for i, row := range o.rows {

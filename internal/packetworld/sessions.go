@@ -8,7 +8,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// sessions are the open ends to all agents of a trial.
+// sessions are the open sessions with all agents of a trial.
 type sessions struct {
 	epoch      int64
 	members    []Member
@@ -42,8 +42,8 @@ func (w *World) open(ctx context.Context, in indices) (_ *sessions, err error) {
 	}()
 	for i := range w.lab.Agents {
 		a := &w.lab.Agents[i]
-		// The trial's context must not end the sessions: after an interruption they
-		// are closed in order, with what they still have to say.
+		// The trial's context must not end the sessions: after an interruption they are
+		// closed in order, after their last events.
 		session, err := a.Client.Session(context.WithoutCancel(ctx), s.epoch)
 		if err != nil {
 			return s, fmt.Errorf("open a session with agent %s: %w", a.Node, err)
@@ -57,8 +57,8 @@ func (w *World) open(ctx context.Context, in indices) (_ *sessions, err error) {
 	return s, nil
 }
 
-// close ends all sessions and names the agents that did not end theirs in order:
-// they are dead or hang.
+// close ends all sessions and names the agents that did not end theirs in order: these are
+// dead or hang.
 func (s *sessions) close() (lost []string) {
 	for _, m := range s.members {
 		if err := m.Session.Close(); err != nil {

@@ -12,8 +12,8 @@ type order struct {
 	cmd    *control.Command
 }
 
-// orders translates an action into commands. A transfer is told to both ends:
-// the receiver must know what to expect before it can call a count right.
+// orders translates an action into commands. Both ends receive the command for a transfer:
+// the receiver must know how many bytes to expect.
 func (t *Trial) orders(a controller.Action) []order {
 	id, attempt := uint64(a.Request), uint32(a.Attempt)
 	switch a.Kind {
@@ -83,7 +83,7 @@ func (t *Trial) decode(i int) int {
 	return -1
 }
 
-// toEvent translates an agent's event; ok is false for those nobody waits for.
+// toEvent translates an agent's event; ok is false if the driver does not need it.
 func toEvent(m *Member, e *control.Event) (ev controller.Event, ok bool) {
 	ev = controller.Event{
 		Request: int(e.GetRequest()), Attempt: int(e.GetAttempt()), At: time.Duration(e.GetAtPaperNs()),

@@ -11,7 +11,7 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// Session is one agent's end of a trial: commands in, events out.
+// Session is the connection to one agent in a trial: commands in, events out.
 type Session interface {
 	// Send queues a command; it does not wait for the agent.
 	Send(*control.Command) error
@@ -24,8 +24,8 @@ type Session interface {
 // Member is one agent that takes part.
 type Member struct {
 	Node string
-	// Prefill and Decode are the instance's indices in the trial, -1 where it is
-	// not one. The endpoint of explicit flows has the same index in both.
+	// Prefill and Decode are the instance's indices in the trial, -1 if it is no such
+	// instance. The endpoint of explicit flows has the same index in both.
 	Prefill, Decode int
 	Session         Session
 }
@@ -40,7 +40,7 @@ type Sample struct {
 type Trial struct {
 	Driver  controller.Driver
 	Members []Member
-	// Epoch is paper time 0 on the monotonic clock, as the sessions were told.
+	// Epoch is paper time 0 on the monotonic clock, as given to the sessions.
 	Epoch     int64
 	TimeScale float64 // T
 	// Now reads the monotonic clock that Epoch is on; nil is the host's.
@@ -49,17 +49,17 @@ type Trial struct {
 	Samples <-chan Sample
 	// Background switches the background members on and off around the trial.
 	Background []Session
-	// OnBackgroundLost is told of background traffic that has ended before its time.
+	// OnBackgroundLost is called when background traffic has ended too early.
 	OnBackgroundLost func(node, reason string)
-	// OnStall is told how long this program stood still, in real time: stopped, or on a
-	// host that was. The instances are granted that time on top.
+	// OnStall receives how long, in real time, this program or the whole host was stopped.
+	// The instances get that much more time to answer.
 	OnStall func(late time.Duration)
-	// OnProgress is told how many requests have ended, now and then.
+	// OnProgress receives, from time to time, how many requests have ended.
 	OnProgress func(ended, total int)
 }
 
-// Epoch is a start for a trial of so many agents: far enough in the future that
-// every one of them has been told in time.
+// Epoch returns a start for a trial with the given number of agents: far enough in the
+// future to reach every one of them before it.
 func Epoch(agents int) int64 {
 	return monotonic() + int64(100*time.Millisecond) + int64(agents)*int64(2*time.Millisecond)
 }
@@ -95,7 +95,7 @@ func (t *Trial) Run(ctx context.Context) error {
 	return t.loop(ctx, t.clock(), inbox)
 }
 
-// listen passes on what one agent says until it stops or the trial ends.
+// listen forwards one agent's events until it stops or the trial ends.
 func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message, done chan<- struct{}) {
 	defer func() { done <- struct{}{} }()
 	s := t.Members[i].Session
@@ -176,19 +176,19 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 	return t.switchBackground(false)
 }
 
-// stallAfter is how late a wake-up must be for the program to have been stopped
-// rather than busy.
+// stallAfter is the lateness of a wake-up from which the program counts as stopped, not
+// merely busy.
 const stallAfter = time.Second
 
-// forgive keeps a pause of this program from being held against instances that
-// answered during it, or stood still with it.
+// forgive gives the instances more time after a pause of this program. They may have
+// answered during the pause, or have been stopped too.
 func (t *Trial) forgive(clk clock, due time.Duration) {
 	late := -clk.until(due)
 	if late < stallAfter {
 		return
 	}
 	if d, ok := t.Driver.(interface{ Postpone(by time.Duration) }); ok {
-		// And as much again as makes a stall, for what they have still to say.
+		// Add stallAfter for events that are still on their way.
 		d.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
 	}
 	if t.OnStall != nil {
@@ -204,7 +204,7 @@ func (t *Trial) handle(now time.Duration, m message) []controller.Action {
 			if t.OnBackgroundLost != nil {
 				t.OnBackgroundLost(mem.Node, f.GetReason())
 			}
-			return nil // it is about no request, although it bears a number
+			return nil // it concerns no request, although it has a number
 		}
 		if ev, ok := toEvent(mem, m.ev); ok {
 			return t.Driver.Handle(now, ev)
@@ -222,8 +222,8 @@ func (t *Trial) handle(now time.Duration, m message) []controller.Action {
 	return all
 }
 
-// carryOut sends the actions. An agent that cannot be told is gone, which its
-// session's end reports as well; the driver hears of it at once here.
+// carryOut sends the actions. If a command cannot be sent, the agent is gone. The end of
+// its session reports this too; here the driver learns it at once.
 func (t *Trial) carryOut(clk clock, actions []controller.Action) {
 	queue := append([]controller.Action(nil), actions...)
 	for len(queue) > 0 {

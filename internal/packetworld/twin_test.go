@@ -25,7 +25,7 @@ type twin struct {
 	mu    sync.Mutex
 	start time.Time
 	plan  *fabric.Plan
-	rates [4]float64 // payload bytes a second of one path
+	rates [4]float64 // payload bytes per second of one path
 	cfg   flowworld.Config
 	at    map[string]*scripted
 }
@@ -72,7 +72,7 @@ func (s *scripted) Send(cmd *control.Command) error {
 	return nil
 }
 
-// transfer is told to both ends; the receiver's end knows when the last byte arrives.
+// transfer runs at both ends; the receiver's end knows when the last byte arrives.
 func (s *scripted) transfer(now time.Duration, t *control.Transfer) {
 	if !t.GetReceive() {
 		s.tell(now, t.GetRequest(), t.GetAttempt(), &control.Event{Event: &control.Event_TransferSent{
@@ -202,7 +202,7 @@ func inFlowWorld(t *testing.T, c *trials.Cluster, policy string, l *trials.Load)
 	d, err := c.Driver(trialOf(policy), l)
 	require.NoError(t, err)
 	cfg := trials.Flow{Cluster: c}.Config(1)
-	cfg.Refresh = 0 // nobody polls here
+	cfg.Refresh = 0 // nothing polls here
 	w, err := flowworld.New(cfg)
 	require.NoError(t, err)
 	require.NoError(t, w.Run(t.Context(), d))

@@ -13,9 +13,9 @@ type direction struct {
 	nic      int
 }
 
-// nameBackPaths writes into the records the path of each stream's acknowledgements, as
-// the lab's switches choose it: they have the stream's addresses and ports, swapped. Where
-// a switch cannot be asked the path stays absent, and a line says so.
+// nameBackPaths writes the path of each stream's acknowledgements into the records, as the
+// lab's switches choose it. Acknowledgements have the stream's addresses and ports,
+// swapped. If a switch does not answer, the path stays absent and a note says so.
 func (w *World) nameBackPaths(records []results.Record) {
 	groups := map[direction][]*results.StreamRecord{}
 	for i := range records {

@@ -15,7 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// The way back of a lab that is gone stays unknown, and its trial keeps its records.
+// Without its lab the paths of acknowledgements stay unknown, and the trial keeps its records.
 func TestTheWayBackOfALabThatIsGoneIsUnknown(t *testing.T) {
 	t.Parallel()
 	s, err := scenarios.Load("quickstart")

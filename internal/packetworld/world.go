@@ -19,17 +19,18 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Options say what happens around a trial. The zero value lets one lab play alone.
+// Options say what happens around a trial. The zero value is right for a single lab.
 type Options struct {
 	// Watch makes a watch of this host for one trial.
 	Watch func() *host.Watch
-	// Begin returns when a trial that is ready may begin, and End is called when its last
-	// byte is there: where trials run side by side they begin and end together. Nil: at once.
+	// Begin returns when a trial that is ready may begin; nil means at once. End is called
+	// after its last byte has arrived. With them, trials side by side begin and end
+	// together.
 	Begin func(ctx context.Context) error
 	End   func()
-	// Note is told what is missing of a trial that is good all the same; nil: nobody is.
+	// Note receives what is missing from a trial that is good nevertheless; it may be nil.
 	Note func(format string, args ...any)
-	// OnProgress is told how many of a trial's requests have ended, now and then.
+	// OnProgress receives, from time to time, how many of a trial's requests have ended.
 	OnProgress func(ended, total int)
 }
 
@@ -41,8 +42,8 @@ type World struct {
 	opt     Options
 
 	calibration *results.Calibration
-	faults      []string // of the fabric, found before the first trial: they hold for each
-	// evidence and oracle are those of the trial that is played.
+	faults      []string // of the fabric, found before the first trial; they apply to every trial
+	// evidence and oracle belong to the current trial.
 	evidence *fidelity.Evidence
 	oracle   *oracle
 	carried  []int64 // bytes of the transfers by port; -1: unknown
@@ -57,7 +58,7 @@ func New(ctx context.Context, l *lab.Lab, c *trials.Cluster, opt Options) (*Worl
 	return &World{lab: l, cluster: c, agents: agents, opt: opt}, nil
 }
 
-// Use makes a cluster of the same plan the one that trials are of.
+// Use makes later trials those of another cluster with the same plan.
 func (w *World) Use(ctx context.Context, c *trials.Cluster) (err error) {
 	if w.cluster == c {
 		return nil
@@ -67,8 +68,7 @@ func (w *World) Use(ctx context.Context, c *trials.Cluster) (err error) {
 	return err
 }
 
-// Outcome is one trial with all that tells what it is worth. That of a trial which was cut
-// has the records so far.
+// Outcome is one trial with its evidence. After a cut trial it has the records so far.
 type Outcome struct {
 	Records []results.Record
 	// Replay is the fluid counterpart with the same decisions, starts and paths.
@@ -77,8 +77,8 @@ type Outcome struct {
 	Evidence *fidelity.Evidence
 }
 
-// Flow is the flow world beside this one: its links carry frames, so that a rate means the
-// same in both, and have the latency that the emulated ones have.
+// Flow returns the flow world to compare this one with. Its links carry frames, so that a
+// rate means the same in both, and have the latency of the emulated links.
 func (w *World) Flow() trials.Flow { return FlowBeside(w.lab, w.cluster) }
 
 // FlowBeside is the flow world to compare a lab's packets with.
@@ -88,9 +88,9 @@ func FlowBeside(l *lab.Lab, c *trials.Cluster) trials.Flow {
 }
 
 // Play plays a trial and gathers its evidence: the host's load and the ports' counters
-// while it ran, the agents' own account after it, the fabric against its plan, and its
-// transfers that met no other against the fluid model. When the context ends or an agent is
-// lost, the outcome holds what was measured, and the error says why.
+// while it ran, the agents' status after it, the fabric compared with its plan, and the
+// transfers that met no other compared with the fluid model. When the context ends or an
+// agent is lost, the outcome holds what was measured, and the error says why.
 func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
 	w.evidence = &fidelity.Evidence{Faults: slices.Clone(w.faults), Calibration: w.calibration, Asked: asked(w.cluster.Scenario)}
 	w.oracle = nil
@@ -118,8 +118,8 @@ func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
 	return out, w.replay(ctx, t, out)
 }
 
-// asked is the share of each tier's links that background is to use. Where transfers are
-// served first it gets what they leave, so nothing is asked of it.
+// asked returns the share of each tier's links that background traffic must reach. If
+// transfers have priority, background gets what they leave, so the share is 0.
 func asked(s *scenarios.Scenario) [4]float64 {
 	if s.Topology.Buffers.Priority == scenarios.PriorityTransfers {
 		return [4]float64{}
@@ -128,7 +128,7 @@ func asked(s *scenarios.Scenario) [4]float64 {
 	return [4]float64{2: u.Tier2, 3: u.Tier3}
 }
 
-// prepare drops what an earlier trial left, and gives what each agent has received so far.
+// prepare drops what an earlier trial left, and returns the bytes received so far per agent.
 func (w *World) prepare(ctx context.Context) (map[string]int64, error) {
 	if err := w.agents.Reset(ctx); err != nil {
 		return nil, err
@@ -155,12 +155,12 @@ func (w *World) Run(ctx context.Context, t trials.Trial, d controller.Driver) er
 	tr := w.trial(d, sessions)
 	w.oracle = w.startOracle(ctx, t, tr)
 	runErr := w.watched(func() error { return tr.Run(ctx) })
-	w.oracle.cancel() // its series ends with this trial, whichever goes on
+	w.oracle.cancel() // its series ends with this trial, even if other trials go on
 	w.end()
 	linkErr := w.oracle.stop()
 	lost := sessions.close()
 	w.evidence.Oracle = w.oracle.meter.Accuracy()
-	if linkErr != nil { // a port that cannot be read is not what was planned
+	if linkErr != nil { // a port that cannot be read differs from the plan
 		linkErr = errors.Join(linkErr, w.verify(ctx))
 	}
 	if err := errors.Join(runErr, linkErr); err != nil {
@@ -196,7 +196,7 @@ func (w *World) trial(d controller.Driver, s *sessions) *Trial {
 	return tr
 }
 
-// watched samples the host while something is done.
+// watched samples the host while do runs.
 func (w *World) watched(do func() error) error {
 	if w.opt.Watch == nil {
 		return do()
@@ -209,15 +209,15 @@ func (w *World) watched(do func() error) error {
 	return err
 }
 
-// replay gives a trial its fluid counterpart, and takes its transfers that met no other as
-// evidence.
+// replay computes a trial's fluid counterpart, and adds its transfers that met no other to
+// the evidence.
 func (w *World) replay(ctx context.Context, t trials.Trial, out *Outcome) (err error) {
 	flow := w.Flow()
 	if out.Replay, err = flowworld.Replay(ctx, flow.Config(t.Seed), out.Records); err != nil {
 		return err
 	}
 	if w.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone {
-		return nil // what is left after the prefill may be less than a port's burst
+		return nil // the bytes left after the prefill may be fewer than a port's burst
 	}
 	_, w.evidence.Alone, err = attribution.Transport(ctx, flow.Config, nil, out.Records, out.Replay)
 	return err

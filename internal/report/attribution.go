@@ -8,8 +8,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// attribution prints where the gap comes from: the waterfall of the means, that of the
-// gains, and what packets did to each class of transfer.
+// attribution prints the causes of the gap: the waterfall of the means, that of the gains, and
+// how packets changed each class of transfer.
 func attribution(b *bytes.Buffer, s *results.Summary, o Options) {
 	a := s.Attribution
 	if a == nil {
@@ -28,10 +28,10 @@ func attribution(b *bytes.Buffer, s *results.Summary, o Options) {
 	transport(b, a, o)
 }
 
-// mostGains is how many comparisons the text shows: more hide what they are about.
+// mostGains bounds the comparisons in the text; more would be hard to read.
 const mostGains = 12
 
-// chosen keeps the comparisons against the first baseline, where all are too many.
+// chosen keeps only the comparisons with the first baseline if there are too many.
 func chosen(gains []results.Waterfall) (shown []results.Waterfall, hidden int) {
 	if len(gains) <= mostGains {
 		return gains, 0
@@ -44,8 +44,8 @@ func chosen(gains []results.Waterfall) (shown []results.Waterfall, hidden int) {
 	return shown, len(gains) - len(shown)
 }
 
-// waterfalls prints one row a waterfall. The steps have no rank: a sum with a part
-// left out is no sum.
+// waterfalls prints one row per waterfall. The steps have no rank: a sum must show all of its
+// parts.
 func waterfalls(b *bytes.Buffer, what, unit string, list []results.Waterfall, o Options) {
 	steps := stepNames(list)
 	if steps == nil {
@@ -90,14 +90,14 @@ func waterfallRow(w *results.Waterfall, name string, steps int) []string {
 		if s.CI95 != nil && (s.Value > *s.CI95 || -s.Value > *s.CI95) {
 			text += "*"
 		} else {
-			text += " " // digits stay below each other
+			text += " " // keeps the digits aligned
 		}
 		cells = append(cells, text)
 	}
 	return append(cells, level(w.Levels[len(w.Levels)-1].Value), change(w.Gap, w.GapCI95, ""))
 }
 
-// stepNames are those of the first waterfall that has any; nil when none has.
+// stepNames returns the step names of the first waterfall with steps; nil if there is none.
 func stepNames(list []results.Waterfall) []string {
 	for i := range list {
 		var names []string
@@ -128,7 +128,8 @@ func decisions(b *bytes.Buffer, a *results.Attribution, width int) {
 	wrap(b, text, "", width)
 }
 
-// luck finds the decisions step of a policy's mean transfer, if it was compared with other luck.
+// luck finds the decisions step of a policy's mean transfer, if it was compared with other
+// draws.
 func luck(a *results.Attribution, policy string) *results.Step {
 	for i := range a.Means {
 		w := &a.Means[i]
@@ -144,7 +145,7 @@ func luck(a *results.Attribution, policy string) *results.Step {
 	return nil
 }
 
-// transport prints the classes over all policies, and the check on transfers without company.
+// transport prints the classes over all policies, and the check of transfers that met no other.
 func transport(b *bytes.Buffer, a *results.Attribution, o Options) {
 	t := newTable(column{head: "transfers that", left: true}, column{head: "number"},
 		column{head: "packet/replay p50"}, column{head: "p90"}, column{head: "of the mean, ms"})
@@ -176,7 +177,7 @@ func transport(b *bytes.Buffer, a *results.Attribution, o Options) {
 	classPoints(b, a, o)
 }
 
-// classPoints prints how the classes move the gains in transfer time.
+// classPoints prints how the classes change the gains in transfer time.
 func classPoints(b *bytes.Buffer, a *results.Attribution, o Options) {
 	columns := []column{{head: "transport (pp)", left: true}}
 	var classes []string

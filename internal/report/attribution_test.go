@@ -10,7 +10,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// waterfall makes one up from its levels; every other step has an interval without 0.
+// waterfall makes a waterfall from its levels; the interval of every second step excludes 0.
 func waterfall(policy, baseline, metric, unit string, levels ...float64) results.Waterfall {
 	names := []string{"topology", "framing", "paths", "decisions", "starts", "transport"}
 	stages := []string{"tier", "random", "framing", "flow", "decisions", "replay", "packet"}

@@ -8,8 +8,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 )
 
-// Compare prints the sources, each policy's mean and each gain in all of them, the
-// gaps to the first, and what keeps them from being compared.
+// Compare prints the sources, each policy's mean and each gain in all of them, the gaps to the
+// first source, and what limits the comparison.
 func Compare(w io.Writer, c *compare.Comparison, o Options) error {
 	var b bytes.Buffer
 	for i := range c.Sources {

@@ -10,9 +10,9 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Flows prints one row an explicit flow and seed, with the transfer times of the
-// worlds side by side and the packet world's over the flow world's. A flow that did not
-// complete shows its status there and its reason below.
+// Flows prints one row per explicit flow and seed, with the transfer times of the worlds side by
+// side and the ratio of the packet world's to the flow world's. A flow that did not complete has
+// its status in the row and its reason below.
 func Flows(w io.Writer, records []results.Record, o Options) error {
 	rows := groupFlows(records)
 	t := newTable(
@@ -46,8 +46,8 @@ func Flows(w io.Writer, records []results.Record, o Options) error {
 // flowRow is one flow of one seed, by world.
 type flowRow map[string]*results.Record
 
-// any returns the flow's record in the first world that has it; what the table takes
-// from it is the same in all.
+// any returns the flow's record in the first world that has it, for columns that are equal in
+// all worlds.
 func (f flowRow) any() *results.Record {
 	for _, world := range []string{results.WorldPacket, results.WorldFlow, results.WorldReplay} {
 		if r := f[world]; r != nil {
@@ -57,7 +57,7 @@ func (f flowRow) any() *results.Record {
 	return &results.Record{}
 }
 
-// groupFlows gathers the worlds' records of each flow, by seed and id.
+// groupFlows groups the worlds' records by flow, sorted by seed and id.
 func groupFlows(records []results.Record) []flowRow {
 	type key struct {
 		seed uint64

@@ -8,7 +8,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// decimals gives about four significant figures for milliseconds.
+// decimals returns the decimals for about four significant digits of milliseconds.
 func decimals(v float64) int {
 	switch a := math.Abs(v); {
 	case a >= 1000:
@@ -28,7 +28,7 @@ func number(v float64) string { return strconv.FormatFloat(v, 'f', decimals(v), 
 // plain formats a factor without trailing zeros.
 func plain(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 
-// interval is mean ± half width, both with the mean's decimals.
+// interval formats mean ± half width, both with the mean's decimals.
 func interval(s *results.Stats) string {
 	if s == nil {
 		return "-"
@@ -69,7 +69,7 @@ func percent(share *float64) string {
 	return strconv.FormatFloat(100*(*share), 'f', 1, 64)
 }
 
-// size formats bytes in decimal units, as networks count them.
+// size formats bytes in decimal units, as is usual for networks.
 func size(n int64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB", "PB", "EB"}
 	v := float64(n)

@@ -8,7 +8,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// gains prints one row a comparison and metric.
+// gains prints one row per comparison and metric.
 func gains(b *bytes.Buffer, s *results.Summary, o Options) {
 	if len(s.Gains) == 0 {
 		return
@@ -46,7 +46,7 @@ func flowPaired(g *results.Gain) string {
 	return change(g.FlowPct, g.FlowCI95, g.Unit)
 }
 
-// flowAll is the flow world's gain over all its seeds, where they are more.
+// flowAll is the flow world's gain over all its seeds, if these are more.
 func flowAll(g *results.Gain) string {
 	if g.FlowPairedPct == nil {
 		return "-"
@@ -54,7 +54,7 @@ func flowAll(g *results.Gain) string {
 	return change(g.FlowPct, g.FlowCI95, g.Unit)
 }
 
-// missing says why a gain has no figure; once a comparison and world.
+// missing prints why a gain has no figure, once per comparison and world.
 func missing(b *bytes.Buffer, s *results.Summary, width int) {
 	said := map[string]bool{}
 	for i := range s.Gains {
@@ -86,7 +86,7 @@ func metricName(metric string) string {
 	}
 }
 
-// change always shows the interval: a gain without one is no finding.
+// change always shows the interval, since a gain without one proves nothing.
 func change(value, ci *float64, unit string) string {
 	if value == nil {
 		return "-"
@@ -105,7 +105,7 @@ func points(v *float64) string {
 	return signed(*v)
 }
 
-// signed rounds to a tenth; what rounds to zero has no sign.
+// signed rounds to a tenth; zero has no sign.
 func signed(v float64) string {
 	text := fmt.Sprintf("%+.1f", v)
 	if text == "-0.0" || text == "+0.0" {

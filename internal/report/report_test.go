@@ -67,7 +67,7 @@ func bothWorlds() *results.Summary {
 	}
 }
 
-// troubled is a run with everything that can be missing.
+// troubled is a run in which every optional figure is missing.
 func troubled() *results.Summary {
 	s := bothWorlds()
 	s.Interrupted = true

@@ -10,8 +10,8 @@ import (
 // column is one column of a table.
 type column struct {
 	head string
-	left bool // text aligns left, figures right
-	// rank orders the dropping: where space is short the highest rank goes first; 0 stays.
+	left bool // text is aligned left, figures right
+	// rank is the order of dropping: if space is short the highest rank is dropped first; 0 stays.
 	rank int
 }
 
@@ -23,10 +23,10 @@ type table struct {
 
 func newTable(columns ...column) *table { return &table{columns: columns} }
 
-// longest is the most that a cell shows: names come from users.
+// longest is the most runes in a cell, since names come from users.
 const longest = 36
 
-// add appends a row; it must have a cell a column.
+// add appends a row, with one cell per column.
 func (t *table) add(cells ...string) {
 	row := make([]string, len(t.columns))
 	for i := range row {
@@ -68,7 +68,7 @@ func (t *table) render(b *bytes.Buffer, width int) {
 			}
 		}
 		if victim < 0 {
-			break // the columns that matter come first, even in a narrow window
+			break // the remaining columns are needed, even in a narrow window
 		}
 		t.drop(victim)
 		widths = t.widths()
@@ -119,8 +119,8 @@ func (t *table) line(b *bytes.Buffer, cells []string, widths []int) {
 	b.WriteByte('\n')
 }
 
-// wrap prints text in lines of at most width columns, the further ones
-// indented. Words longer than a line stay whole: paths must remain copyable.
+// wrap prints text in lines of at most width columns. All but the first are indented. Words
+// longer than a line are not split, so that paths can be copied.
 func wrap(b *bytes.Buffer, text, indent string, width int) {
 	at := utf8.RuneCountInString(indent)
 	b.WriteString(indent)
@@ -160,8 +160,8 @@ func clip(text string, n int) string {
 	return string([]rune(text)[:n-1]) + "…"
 }
 
-// nameOnce names the rows of a table: a policy, or a policy against a baseline. Rows
-// that follow one of the same name are left without it.
+// nameOnce names the rows of a table: a policy, or a policy and its baseline. A row with the
+// same name as the one before it gets no name.
 func nameOnce() func(policy, baseline string) string {
 	last := ""
 	return func(policy, baseline string) string {

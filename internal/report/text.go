@@ -10,13 +10,13 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// defaultWidth suits a terminal window beside an editor, and a log in CI.
+// defaultWidth fits half a screen, and a log in CI.
 const defaultWidth = 100
 
 // Options say how to render.
 type Options struct {
-	// Width is the terminal's width in columns; 0 means 100. Tables leave out
-	// their less important columns rather than exceed it.
+	// Width is the terminal's width in columns; 0 means 100. Tables drop their less important
+	// columns to stay within it.
 	Width int
 	// Color marks verdicts with ANSI colours. Set it only for a terminal.
 	Color bool
@@ -31,9 +31,9 @@ func (o Options) width() int {
 	return o.Width
 }
 
-// Text prints the summary of a run: one table a world with one row a policy,
-// the paired gains, the fidelity verdict and where the run folder is. A figure that the
-// summary does not have shows as "-", with its reason below the table.
+// Text prints the summary of a run: one table per world with one row per policy, the paired
+// gains, the fidelity verdict and the path of the run folder. A missing figure shows as "-",
+// with its reason below the table.
 func Text(w io.Writer, s *results.Summary, o Options) error {
 	var b bytes.Buffer
 	heading(&b, s, o)
@@ -54,7 +54,7 @@ func Text(w io.Writer, s *results.Summary, o Options) error {
 	return nil
 }
 
-// heading says what ran and in which units the figures are.
+// heading prints what ran and the units of the figures.
 func heading(b *bytes.Buffer, s *results.Summary, o Options) {
 	noun := "seeds"
 	if len(s.Seeds) == 1 {
@@ -122,7 +122,7 @@ func worldTitle(world string) string {
 	}
 }
 
-// policyTable has one row a policy. Columns are dropped from the highest rank down.
+// policyTable has one row per policy. Columns are dropped from the highest rank down.
 func policyTable(s *results.Summary, world string) *table {
 	t := newTable(
 		column{head: "policy", left: true}, column{head: "ok"}, column{head: "failed"},
@@ -142,7 +142,7 @@ func policyTable(s *results.Summary, world string) *table {
 	return t
 }
 
-// failures shows requests that were cut off beside those that failed: 3+1.
+// failures shows failed requests and requests that were cut off: 3+1.
 func failures(c results.Counts) string {
 	if c.Incomplete > 0 {
 		return fmt.Sprintf("%d+%d cut", c.Failed, c.Incomplete)
@@ -161,7 +161,7 @@ func tiers(share map[string]float64) string {
 	return strings.Join(parts, "/")
 }
 
-// reasons lists why figures are missing and why requests failed.
+// reasons prints why figures are missing and why requests failed.
 func reasons(b *bytes.Buffer, s *results.Summary, world string, width int) {
 	const most = 3
 	for _, policy := range s.Policies {
@@ -211,7 +211,7 @@ func verdict(b *bytes.Buffer, s *results.Summary, o Options) {
 	}
 }
 
-// repeats says which trials were repeated, and what spoiled the attempts before.
+// repeats prints which trials were repeated, and what spoiled the earlier attempts.
 func repeats(b *bytes.Buffer, trials []results.Trial, o Options) {
 	repeated := slices.DeleteFunc(slices.Clone(trials), func(t results.Trial) bool { return len(t.Spoiled) == 0 })
 	if len(repeated) == 0 {
@@ -230,7 +230,7 @@ func repeats(b *bytes.Buffer, trials []results.Trial, o Options) {
 	}
 }
 
-// figures is what a run measured of itself, in a sentence.
+// figures describes a run's measurements of its own quality in a sentence.
 func figures(f *results.FidelityFigures) string {
 	if f == nil || f.Windows == 0 {
 		return ""

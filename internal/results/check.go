@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// toleranceMS is how far the parts of a time may miss their sum: 1 us.
+// toleranceMS is the largest difference between a time and the sum of its parts: 1 us.
 const toleranceMS = 0.001
 
 // Key identifies a record in a run.
@@ -14,10 +14,10 @@ func (r *Record) Key() string {
 	return fmt.Sprintf("%s/%s/seed %d/request %d", r.World, r.Policy, r.Seed, r.ID)
 }
 
-// Check reports every law of Record that r breaks, joined, or nil: a known
-// status, a reason where it did not complete, finite non-negative times, parts
-// that add up to the TTFT within 1 us, no time between tokens for
-// an answer of one token, and at the receiver as many bytes as were due.
+// Check returns an error for every law of Record that r breaks, joined, or nil. The laws are: a
+// known status, a reason if it did not complete, finite non-negative times, parts that add up to
+// the TTFT within 1 us, no time between tokens for an answer of one token, and the due number of
+// bytes at the receiver.
 func (r *Record) Check() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }

@@ -8,14 +8,14 @@ import (
 	"path/filepath"
 )
 
-// partialSuffix marks a stream of lines that has not been finished. Whoever
-// finds one has found a run that was killed; its lines are good up to the last line break.
+// partialSuffix marks an unfinished line file: its run still goes on or was killed. Its lines
+// are valid up to the last line break.
 const partialSuffix = ".partial"
 
-// errClosed is what a line file answers after it was published or closed.
+// errClosed is returned by a line file that was published or closed.
 var errClosed = errors.New("run folder is closed")
 
-// lineFile is a buffered file under its partial name. Its first error stays.
+// lineFile is a buffered file under its partial name. Its first error is kept.
 type lineFile struct {
 	path string // final name
 	file *os.File
@@ -25,7 +25,7 @@ type lineFile struct {
 
 func newLineFile(dir, name string) (*lineFile, error) {
 	path := filepath.Join(dir, name)
-	// O_EXCL: of two runs that race for one folder, one loses here.
+	// O_EXCL: if two runs start in one folder, one of them fails here.
 	f, err := os.OpenFile(path+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open run file: %w", err)
@@ -83,8 +83,8 @@ func (l *lineFile) publish() error {
 	return nil
 }
 
-// discard closes and removes the file; what it holds is not wanted, so an
-// earlier write error does not matter.
+// discard closes and removes the file. Its contents are not needed, so an earlier write error
+// does not matter.
 func (l *lineFile) discard() error {
 	var err error
 	if !errors.Is(l.err, errClosed) {

@@ -17,11 +17,11 @@ type LinkSample struct {
 	// BytesEmulated counts bytes since the trial's start, of Ethernet frames in
 	// the packet world and of payload in the flow world.
 	BytesEmulated int64
-	// Utilization is the share of the link's rate used since the sample before, 0..1.
+	// Utilization is the share of the link's rate used since the previous sample, 0..1.
 	Utilization float64
 	// Drops counts packets dropped since the trial's start; 0 in the flow world.
 	Drops int64
-	// BacklogBytes is what waits in the port's queue at the moment.
+	// BacklogBytes is what waits in the port's queue at this time.
 	BacklogBytes int64
 	// Marks counts packets marked (ECN) since the trial's start; 0 where queues only drop.
 	Marks int64
@@ -32,7 +32,7 @@ const linksHeader = "time_ms,world,policy,seed,link,direction,bytes_emulated,uti
 // appendCSV appends the sample's line in the order of linksHeader.
 func (s *LinkSample) appendCSV(line []byte) []byte {
 	buf := bytes.NewBuffer(line)
-	w := csv.NewWriter(buf) // a bytes.Buffer takes every write, so Error stays nil
+	w := csv.NewWriter(buf) // writes to a bytes.Buffer never fail, so Error stays nil
 	_ = w.Write([]string{
 		strconv.FormatFloat(s.TimeMS, 'f', 3, 64), s.World, s.Policy, strconv.FormatUint(s.Seed, 10),
 		s.Link, s.Direction, strconv.FormatInt(s.BytesEmulated, 10),

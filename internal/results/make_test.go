@@ -36,7 +36,7 @@ func fail(r Record, reason string) Record {
 	return r
 }
 
-// madeRun makes up a run with n requests a policy and seed, some of which failed.
+// madeRun makes up a run with n requests per policy and seed, some of which failed.
 func madeRun(n int) []Record {
 	var out []Record
 	for _, policy := range []string{"rr", "cla"} {

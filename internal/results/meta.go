@@ -2,16 +2,16 @@ package results
 
 import "time"
 
-// FormatVersion is the version of the run folder's format. It grows when a key
-// changes its meaning; new keys do not change it.
+// FormatVersion is the version of the run folder's format. It increases when a key changes its
+// meaning; new keys do not change it.
 const FormatVersion = 1
 
 // The worlds a record can come from.
 const (
 	WorldPacket = "packet" // real packets through the emulated fabric
 	WorldFlow   = "flow"   // max-min fair fluid model with its own decisions
-	// WorldReplay is the fluid model given the packet run's decisions, starts and
-	// paths: packet minus replay is transport, replay minus flow is decisions.
+	// WorldReplay is the fluid model with the packet run's decisions, starts and paths: packet
+	// minus replay is transport, replay minus flow is decisions.
 	WorldReplay = "replay"
 )
 
@@ -22,38 +22,38 @@ const (
 	Incomplete = "incomplete" // the run was cut off
 )
 
-// Meta is what the records themselves do not say.
+// Meta is what the records themselves do not contain.
 type Meta struct {
 	Version  string // of netkvlab
 	Scenario string // its name
 	Seeds    []uint64
 	Scale    Scale
-	// Scaling is what the scale does not preserve; empty where nothing was emulated.
+	// Scaling lists what the scale does not preserve; empty if nothing was emulated.
 	Scaling  []ScalingFigure
 	SLO      SLO
 	Fidelity Fidelity
-	// Trials are the packet world's, in their order.
+	// Trials are the packet world's, in order.
 	Trials []Trial
 	// Interrupted says that the run was stopped before its end.
 	Interrupted bool
-	// Policies are the labels in the scenario's order. A policy without records
-	// still appears in the summary. Labels found in records only come last, sorted.
+	// Policies are the labels in the scenario's order. A policy without records still appears in
+	// the summary. Labels that occur only in records come last, sorted.
 	Policies []string
-	// Worlds are the worlds that ran; ones found in records are added.
+	// Worlds are the worlds that ran; other worlds in the records are added.
 	Worlds []string
-	// Baselines names the policies that gains are counted against, each with
-	// every other policy. Empty means: each policy against each one listed before it.
+	// Baselines names the policies over which the gains of every other policy are computed. Empty
+	// means: each policy over each one listed before it.
 	Baselines []string
 }
 
-// Scale is the scale in force, never auto.
+// Scale is the scale that was used, never auto.
 type Scale struct {
 	Rate float64 `json:"rate"` // S: emulated bytes and rates = paper's / S
 	Time float64 `json:"time"` // T: emulated seconds = T x paper seconds
 }
 
-// ScalingFigure is something that scaling does not preserve, in the unscaled cluster and
-// as emulated. Times are paper units.
+// ScalingFigure is a quantity that scaling does not preserve, in the unscaled cluster and as
+// emulated. Times are paper units.
 type ScalingFigure struct {
 	What     string  `json:"what"`
 	Unit     string  `json:"unit"` // packets | ms
@@ -73,14 +73,14 @@ const (
 	VerdictInvalid  = "invalid"
 )
 
-// Fidelity is the judgement on whether the emulation can be believed.
+// Fidelity is the verdict on whether the emulation's results can be trusted.
 type Fidelity struct {
 	Verdict string   `json:"verdict"` // good | degraded | invalid
 	Reasons []string `json:"reasons"` // never null; empty when good
-	// Notes say what a reader must know whatever the verdict: how many streams a
-	// transfer had, and what this host leaves out of the emulation.
+	// Notes are for the reader, independent of the verdict: how many streams a transfer had, and
+	// what this host cannot emulate.
 	Notes []string `json:"notes"` // never null
-	// Figures are what the verdict was made of; absent when nothing was emulated.
+	// Figures are the measurements behind the verdict; absent when nothing was emulated.
 	Figures *FidelityFigures `json:"figures,omitempty"`
 }
 
@@ -88,12 +88,12 @@ type Fidelity struct {
 type Trial struct {
 	Policy string `json:"policy"`
 	Seed   uint64 `json:"seed"`
-	Lab    string `json:"lab"` // that it ran in
-	// Verdict, Reasons and Figures are those of the attempt that counts, the last one.
+	Lab    string `json:"lab"` // in which it ran
+	// Verdict, Reasons and Figures are those of the last attempt, the one that counts.
 	Verdict string           `json:"verdict"`
 	Reasons []string         `json:"reasons"` // never null
 	Figures *FidelityFigures `json:"figures,omitempty"`
-	// Attempts counts all, those that were spoiled among them.
+	// Attempts counts all attempts, including spoiled ones.
 	Attempts int              `json:"attempts"`
 	Spoiled  []SpoiledAttempt `json:"spoiled,omitempty"`
 }
@@ -107,64 +107,64 @@ type SpoiledAttempt struct {
 	File    string   `json:"file"` // its records, in the run folder
 }
 
-// FidelityFigures are measurements of a packet run about itself.
+// FidelityFigures are a packet run's measurements of its own quality.
 type FidelityFigures struct {
-	// Windows of 250 ms, and those in which the host had less than 10 % idle.
+	// Windows counts windows of 250 ms, BusyWindows those with the host less than 10 % idle.
 	Windows     int     `json:"windows"`
 	BusyWindows int     `json:"busy_windows"`
 	IdlePct     float64 `json:"idle_pct"`
 	SoftIRQPct  float64 `json:"softirq_pct"`
 	StealPct    float64 `json:"steal_pct"`
-	// OthersPct of the CPUs' time went to processes that are not the run's.
+	// OthersPct is the share of CPU time of processes that do not belong to the run.
 	OthersPct   float64 `json:"others_pct"`
 	TimerLateMS float64 `json:"timer_late_ms"` // the worst of any agent
 	Retransmits int64   `json:"retransmits"`   // segments
 	QueueDrops  int64   `json:"queue_drops"`   // packets, each of several segments
-	// UnexplainedLossPct of the segments were sent again and dropped by no shaped queue.
+	// UnexplainedLossPct is the share of segments sent again without a drop in a shaped queue.
 	UnexplainedLossPct float64 `json:"unexplained_loss_pct"`
-	// BufferLimitedPct of their sending time senders waited for socket buffers.
+	// BufferLimitedPct is the share of sending time in which senders waited for socket buffers.
 	BufferLimitedPct float64 `json:"buffer_limited_pct"`
-	// RateExcessPct is by how much a port served more than its rate and burst.
+	// RateExcessPct is how much a port served above its rate and burst.
 	RateExcessPct float64 `json:"rate_excess_pct"`
-	// ServedPct is what the best window of the worst port that kept a queue carried of its
-	// rate; absent when no port kept one.
+	// ServedPct is the share of its rate that a port with a constant queue carried in its best
+	// window, for the worst such port; absent when there was none.
 	ServedPct float64 `json:"served_pct,omitempty"`
-	// StrayBytesPct is how far a port's bytes were from those of the recorded paths.
+	// StrayBytesPct is how far a port's bytes were from the bytes of the recorded paths.
 	StrayBytesPct float64 `json:"stray_bytes_pct"`
-	// Oracle is what the scheduler knew of each tier that others used.
+	// Oracle is what the scheduler knew about each tier that others used.
 	Oracle      []OracleFigures `json:"oracle,omitempty"`
 	Calibration *Calibration    `json:"calibration,omitempty"`
 }
 
-// OracleFigures compare, for one tier, background traffic and what was told of it.
+// OracleFigures compare, for one tier, background traffic with the oracle's reports.
 type OracleFigures struct {
 	Tier     int     `json:"tier"`
 	AskedPct float64 `json:"asked_pct"` // of the links, by the scenario
 	TruePct  float64 `json:"true_pct"`  // of the links, by the ports' counters, mean of all polls
-	// ErrorPoints is the mean absolute distance, in points, of what the scheduler held
-	// from what was true, over the oracle's periods.
+	// ErrorPoints is the mean absolute difference, in points, between the scheduler's value and the
+	// true one, over the oracle's periods.
 	ErrorPoints float64 `json:"error_points"`
 }
 
-// Calibration is what transfers on the empty fabric took before the trials, against
-// the fluid model with framing.
+// Calibration compares transfers on the empty fabric, before the trials, with the fluid model
+// with framing.
 type Calibration struct {
 	Lone []LoneTransfers `json:"lone"` // by tier, ascending
 	Pair *PairTransfers  `json:"pair,omitempty"`
 }
 
-// LoneTransfers had one stream and nobody beside them.
+// LoneTransfers had one stream and no other traffic.
 type LoneTransfers struct {
 	Tier   int     `json:"tier"`
 	N      int     `json:"n"`
 	OffPct float64 `json:"off_pct"` // the median; negative is faster than ideal
 }
 
-// PairTransfers are two equal ones that start together on one path.
+// PairTransfers are two equal transfers that start together on one path.
 type PairTransfers struct {
 	N int `json:"n"`
-	// LastOffPct is the median of when both were done; FirstOffPct of when one was, which
-	// says how evenly TCP shares for so long.
+	// LastOffPct is the median for the end of both, FirstOffPct for the end of the first. The
+	// latter shows how evenly TCP shares over this time.
 	LastOffPct  float64 `json:"last_off_pct"`
 	FirstOffPct float64 `json:"first_off_pct"`
 }

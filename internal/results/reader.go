@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// ErrUnfinished is returned by Open for a folder without a summary: the run is
-// still going on or was killed.
+// ErrUnfinished is returned by Open for a folder without a summary: the run still goes on or was
+// killed.
 var ErrUnfinished = errors.New("run has no summary")
 
 // Run is a run folder read back.
@@ -25,7 +25,7 @@ type Run struct {
 	Host     *Machine // nil when absent
 }
 
-// Open reads a finished run folder. An unfinished one gives ErrUnfinished.
+// Open reads a finished run folder. For an unfinished one it returns ErrUnfinished.
 func Open(dir string) (*Run, error) {
 	data, err := os.ReadFile(filepath.Join(dir, SummaryFile))
 	if err != nil {
@@ -50,7 +50,7 @@ func Open(dir string) (*Run, error) {
 	return run, run.readOptional()
 }
 
-// explainMissing turns a summary that is not there into an error that says why.
+// explainMissing returns an error that says why the summary is missing.
 func explainMissing(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("open run: %w", err)
@@ -85,8 +85,8 @@ func (r *Run) readOptional() error {
 	return nil
 }
 
-// ReadRecords reads requests.jsonl; name is for errors, which begin
-// "name:line:". A last line without line break is an error: it was cut off.
+// ReadRecords reads requests.jsonl; name is for errors, which begin with "name:line:". A last
+// line without a line break is an error: it was cut off.
 func ReadRecords(r io.Reader, name string) ([]Record, error) {
 	var out []Record
 	in := bufio.NewReaderSize(r, 1<<16)

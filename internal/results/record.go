@@ -37,7 +37,7 @@ type Record struct {
 	DecisionUS    float64  `json:"decision_us"` // wall time of the decode decision
 
 	PayloadBytes         int64 `json:"payload_bytes"`          // effective payload in paper units
-	PayloadBytesEmulated int64 `json:"payload_bytes_emulated"` // what must cross the emulated fabric
+	PayloadBytesEmulated int64 `json:"payload_bytes_emulated"` // to send over the emulated fabric
 	MovedBytesEmulated   int64 `json:"moved_bytes_emulated"`   // what the receiver counted
 	WastedBytesEmulated  int64 `json:"wasted_bytes_emulated"`  // of failed attempts
 
@@ -46,9 +46,9 @@ type Record struct {
 	Retransmits     int            `json:"retransmits"`
 }
 
-// TransferEndMS is when the last byte was there, since the trial's start. With overlap
-// transfer_ms is only what came after the prefill, so the end is taken from the parts
-// before it; explicit flows have no such parts.
+// TransferEndMS is when the last byte arrived, since the trial's start. With overlap transfer_ms
+// is only the part after the prefill, so the end is computed from the earlier parts too.
+// Explicit flows have no such parts.
 func (r *Record) TransferEndMS() float64 {
 	return max(r.TransferStartMS, r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS) + r.TransferMS
 }
@@ -59,8 +59,8 @@ type StreamRecord struct {
 	NIC        int      `json:"nic"`            // which of the sender's NICs, 0-based
 	Slot       int      `json:"slot"`           // which equal-cost path, 0-based
 	Path       []string `json:"path,omitempty"` // node names from source to destination
-	// BackSlot and BackPath are the acknowledgements' way, from destination to source:
-	// which of its equal-cost paths, and the nodes. Absent where it is not known.
+	// BackSlot and BackPath are the path of the acknowledgements, from destination to source: the
+	// number of the equal-cost path, and its nodes. Absent if not known.
 	BackSlot    *int     `json:"back_slot,omitempty"`
 	BackPath    []string `json:"back_path,omitempty"`
 	Bytes       int64    `json:"bytes_emulated"`

@@ -1,8 +1,7 @@
 package results
 
-// Summary is summary.json. Times are paper units unless a key ends in
-// _emulated. A figure that is not defined is absent: there is no 0, NaN or -1
-// that stands for "not known".
+// Summary is summary.json. Times are paper units unless a key ends in _emulated. A figure that
+// is not defined is absent: 0, NaN or -1 never mean "not known".
 type Summary struct {
 	Format      int      `json:"format"`
 	Version     string   `json:"version"`
@@ -10,19 +9,19 @@ type Summary struct {
 	Interrupted bool     `json:"interrupted"`
 	Seeds       []uint64 `json:"seeds"`
 	Scale       Scale    `json:"scale"`
-	// Scaling is what the scale does not preserve, against the unscaled cluster; absent
-	// where nothing was emulated.
+	// Scaling lists what the scale does not preserve, compared with the unscaled cluster; absent if
+	// nothing was emulated.
 	Scaling  []ScalingFigure `json:"scaling,omitempty"`
 	SLO      SLOMS           `json:"slo"`
 	Fidelity Fidelity        `json:"fidelity"`
-	// Trials lists the packet world's trials with what each is worth; empty where nothing was emulated.
+	// Trials lists the packet world's trials with their verdicts; empty if nothing was emulated.
 	Trials []Trial `json:"trials"`
-	// Policies gives the order to show them in.
+	// Policies is in the order of display.
 	Policies []string `json:"policies"`
 	// Worlds maps world and policy label to figures.
 	Worlds map[string]map[string]*Group `json:"worlds"`
 	Gains  []Gain                       `json:"gains"`
-	// Attribution is there when both worlds ran on requests.
+	// Attribution is present when both worlds ran on requests.
 	Attribution *Attribution `json:"attribution,omitempty"`
 	// Violations lists laws that records broke (at most 10 of them);
 	// ViolationCount counts all. Any violation makes the verdict invalid.
@@ -38,8 +37,8 @@ type SLOMS struct {
 	TBTMS  *float64 `json:"tbt_ms,omitempty"`
 }
 
-// Methods names the definitions behind the figures, so that a summary can be
-// read without this program.
+// Methods gives the definitions of the figures, so that a summary can be understood without this
+// program.
 type Methods struct {
 	Percentile string `json:"percentile"`
 	CI95       string `json:"ci95"`
@@ -59,15 +58,15 @@ type Group struct {
 	TTFT     *Stats `json:"ttft_ms,omitempty"`
 	TBT      *Stats `json:"tbt_ms,omitempty"`
 	Transfer *Stats `json:"transfer_ms,omitempty"`
-	Queue    *Stats `json:"queue_ms,omitempty"` // prefill wait + decode wait
+	Queue    *Stats `json:"queue_ms,omitempty"` // sum of prefill wait and decode wait
 	Prefill  *Stats `json:"prefill_ms,omitempty"`
-	Decision *Stats `json:"decision_us,omitempty"` // wall time; absent where it is not measured
+	Decision *Stats `json:"decision_us,omitempty"` // wall time; absent if not measured
 
 	SLOAttainment *float64 `json:"slo_attainment,omitempty"` // 0..1
 	// TierShare is the share of transfers by tier, "0".."3"; absent without a transfer.
 	TierShare map[string]float64 `json:"tier_share,omitempty"`
-	Transfers int                `json:"transfers"` // completed requests with a decode instance: TierShare's population
-	// PeakTransfersIntoOne is the most transfers under way into one decode instance at once.
+	Transfers int                `json:"transfers"` // completed requests with a decode instance, the base of TierShare
+	// PeakTransfersIntoOne is the largest number of transfers into one decode instance at once.
 	PeakTransfersIntoOne int `json:"peak_transfers_into_one"`
 
 	BytesMoved           int64 `json:"bytes_moved"`            // emulated bytes that receivers counted
@@ -75,7 +74,7 @@ type Group struct {
 	PayloadBytesEmulated int64 `json:"payload_bytes_emulated"` // emulated bytes due
 	WastedBytesEmulated  int64 `json:"wasted_bytes_emulated"`  // of failed attempts
 	Retransmits          int64 `json:"retransmits"`            // TCP segments sent again
-	// HitShare is hit tokens over prompt tokens of completed requests.
+	// HitShare is the share of prompt tokens of completed requests that are hits.
 	HitShare *float64 `json:"hit_share,omitempty"`
 }
 
@@ -91,9 +90,8 @@ type Counts struct {
 type Stats struct {
 	N    int     `json:"n"`
 	Mean float64 `json:"mean"`
-	// CI95 is the half width of the mean's 95% interval; CIMethod is seeds-t or
-	// batch-means-t and CIN the number of means it rests on. All three are absent when
-	// there is too little data.
+	// CI95 is the half width of the mean's 95% interval; CIMethod is seeds-t or batch-means-t and
+	// CIN the number of means in it. All three are absent when there is too little data.
 	CI95     *float64 `json:"ci95,omitempty"`
 	CIMethod string   `json:"ci95_method,omitempty"`
 	CIN      int      `json:"ci95_n,omitempty"`
@@ -125,7 +123,7 @@ type Gain struct {
 	FlowPct    *float64 `json:"flow_pct,omitempty"`
 	FlowCI95   *float64 `json:"flow_ci95,omitempty"`
 	ReplayPct  *float64 `json:"replay_pct,omitempty"`
-	// FlowPairedPct is the flow world's gain over the packet run's seeds alone, where it ran more.
+	// FlowPairedPct is the flow world's gain over only the packet run's seeds, if it ran more.
 	FlowPairedPct  *float64 `json:"flow_paired_pct,omitempty"`
 	FlowPairedCI95 *float64 `json:"flow_paired_ci95,omitempty"`
 
@@ -136,14 +134,15 @@ type Gain struct {
 	TransportPP *float64 `json:"transport_pp,omitempty"`
 	DecisionsPP *float64 `json:"decisions_pp,omitempty"`
 
-	// Worlds says, for each world, what the figure rests on.
+	// Worlds says, per world, which requests the figure includes.
 	Worlds map[string]GainBasis `json:"worlds"`
 }
 
-// GainBasis is what a gain rests on: a policy with failures must not win silently.
+// GainBasis counts the requests behind a gain, so that a policy does not gain unnoticed by
+// failures.
 type GainBasis struct {
 	Pairs int `json:"pairs"` // requests compared
-	// Requests that did not complete and so are not compared (times) or count as missed (slo).
+	// Requests that did not complete: they are not compared (times) or count as missed (slo).
 	PolicyNotCompleted   int    `json:"policy_not_completed"`
 	BaselineNotCompleted int    `json:"baseline_not_completed"`
 	CIMethod             string `json:"ci95_method,omitempty"`

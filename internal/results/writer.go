@@ -21,12 +21,12 @@ const (
 	HostFile     = "host.json"
 )
 
-// Writer fills a run folder. Lines go to "<name>.partial" as they come and get
-// their names in Finish; every other file is written under a temporary
-// name and renamed. So a file with its final name is always whole.
+// Writer fills a run folder. Lines are written to "<name>.partial", which Finish renames to
+// "<name>". Every other file is written under a temporary name and renamed. So a file with its
+// final name is always complete.
 //
-// A Writer is safe for concurrent use. The first error of a line file stays: later
-// appends and Finish return it, so that a full disk cannot pass unnoticed.
+// A Writer is safe for concurrent use. The first error of a line file is kept: later appends and
+// Finish return it, so that a full disk is always noticed.
 type Writer struct {
 	dir      string
 	made     bool // the folder did not exist before
@@ -34,7 +34,7 @@ type Writer struct {
 	requests *lineFile
 	links    *lineFile
 	finished bool
-	written  []string // names of whole files
+	written  []string // names of complete files
 }
 
 // Create makes the run folder, with its parents, and opens its files. A folder
@@ -64,8 +64,8 @@ func Create(dir string) (*Writer, error) {
 // Dir returns the folder's path as it was given to Create.
 func (w *Writer) Dir() string { return w.dir }
 
-// Append adds one record to requests.jsonl. Records that break a law are
-// written all the same, since they are evidence; the summary judges them.
+// Append adds one record to requests.jsonl. Records that break a law are written too, since they
+// are evidence; the summary judges them.
 func (w *Writer) Append(r *Record) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -83,8 +83,8 @@ func (w *Writer) AppendLink(s LinkSample) error {
 	return w.links.write(s.appendCSV(nil))
 }
 
-// PutAside writes the records of a spoiled attempt into a file of their own: trial is the
-// trial's place in the run, from 0, and attempt counts from 1. It gives the file's name.
+// PutAside writes the records of a spoiled attempt into a separate file and returns its name.
+// trial is the trial's place in the run, from 0; attempt counts from 1.
 func (w *Writer) PutAside(trial, attempt int, records []Record) (string, error) {
 	var lines []byte
 	for i := range records {
@@ -98,15 +98,15 @@ func (w *Writer) PutAside(trial, attempt int, records []Record) (string, error) 
 	return name, w.WriteFile(name, lines)
 }
 
-// Flush hands buffered lines to the kernel: after it, a killed process loses none of them.
+// Flush passes buffered lines to the kernel, so that they are not lost if the process is killed.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return errors.Join(w.requests.flush(), w.links.flush())
 }
 
-// WriteFile writes a whole file of the folder (report.html, trace.json,
-// scenario.yaml) under a temporary name, syncs and renames it.
+// WriteFile writes a complete file of the folder (report.html, trace.json, scenario.yaml) under
+// a temporary name, syncs and renames it.
 func (w *Writer) WriteFile(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +118,7 @@ func (w *Writer) writeLocked(name string, data []byte) error {
 		return fmt.Errorf("run folder file %q: want a plain file name", name)
 	}
 	path := filepath.Join(w.dir, name)
-	// The temporary file must lie beside the target: TMPDIR may be another file system.
+	// The temporary file must be in the target's folder: TMPDIR may be another file system.
 	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(w.dir)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
@@ -126,7 +126,7 @@ func (w *Writer) writeLocked(name string, data []byte) error {
 	return nil
 }
 
-// WriteScenario writes the scenario as resolved.
+// WriteScenario writes the resolved scenario.
 func (w *Writer) WriteScenario(yaml []byte) error { return w.WriteFile(ScenarioFile, yaml) }
 
 // WriteHost writes host.json.
@@ -138,9 +138,9 @@ func (w *Writer) WriteHost(m *Machine) error {
 	return w.WriteFile(HostFile, data)
 }
 
-// Finish gives the line files their names and writes summary.json last: a
-// folder with a summary is complete. An interrupted run is finished the same
-// way, with Meta.Interrupted set. A second Finish only rewrites the summary.
+// Finish renames the line files to their final names and writes summary.json last: a folder with
+// a summary is complete. An interrupted run is finished the same way, with Meta.Interrupted set.
+// A second Finish only rewrites the summary.
 func (w *Writer) Finish(s *Summary) error {
 	data, err := marshal(SummaryFile, s)
 	if err != nil {
@@ -157,8 +157,8 @@ func (w *Writer) Finish(s *Summary) error {
 	return w.writeLocked(SummaryFile, data)
 }
 
-// Close flushes and closes what Finish has not published and leaves it under
-// its partial name. After Finish it does nothing.
+// Close flushes and closes the files that Finish has not published, and leaves them under their
+// partial names. After Finish it does nothing.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,9 +168,8 @@ func (w *Writer) Close() error {
 	return errors.Join(w.requests.close(), w.links.close())
 }
 
-// Discard takes back a run that measured nothing: it removes the files that
-// this Writer wrote, and the folder if Create made it and nothing else is in
-// it. After Finish it does nothing.
+// Discard removes a run that measured nothing: the files that this Writer wrote, and the folder
+// if Create made it and nothing else is in it. After Finish it does nothing.
 func (w *Writer) Discard() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// madeSummary is a summary of which this package needs to know the format alone.
+// madeSummary is a summary with arbitrary figures, since this package only knows the format.
 func madeSummary() *Summary {
 	return &Summary{
 		Format: FormatVersion, Scenario: "made-up", Seeds: []uint64{1, 2, 3, math.MaxUint64}, Policies: []string{"rr"},
@@ -228,7 +228,7 @@ func TestFileNamesStayInTheFolder(t *testing.T) {
 	require.NoError(t, w.Close())
 }
 
-// TestFullDiskIsReported writes to /dev/full, the kernel's disk without room.
+// TestFullDiskIsReported writes to /dev/full, which behaves like a full disk.
 func TestFullDiskIsReported(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

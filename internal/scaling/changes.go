@@ -13,14 +13,14 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// forwarding is the host's own part of a round trip over six hops when idle (docs/fidelity.md).
+// forwarding is an idle host's part of a round trip over six hops (docs/fidelity.md).
 const forwarding = 25 * time.Microsecond
 
-// Changes sets what scaling does not preserve beside the unscaled cluster: the packets of
-// a transfer of so many bytes (paper units, 0: unknown), what a path of the highest
-// tier holds and what its narrowest switch port can queue, in packets, and how long a
-// packet takes over it when nothing else moves. Times are paper units. The unscaled
-// cluster has the scenario's latencies, buffers by the same rule, and no bursts.
+// Changes compares what scaling does not preserve with the unscaled cluster: the packets of a
+// transfer of the given payload (paper bytes; 0 means unknown); for a path of the highest tier
+// the packets that are in flight and that its narrowest switch port can queue; and the time of
+// one packet over it without other traffic. Times are paper units. The unscaled cluster has the
+// scenario's latencies, buffers by the same rule, and no bursts.
 func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error) {
 	whole, err := c.At(scenarios.Scale{Rate: 1, Time: 1})
 	if err != nil {
@@ -57,7 +57,7 @@ func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error
 	return out, nil
 }
 
-// farthest is a pair of instances of the highest tier that the fabric has.
+// farthest returns a pair of instances whose paths have the highest tier of the fabric.
 func farthest(p *fabric.Plan) (from, to fabric.NodeID, tier int) {
 	ids := trials.Endpoints(p)
 	for _, id := range ids {
@@ -68,14 +68,14 @@ func farthest(p *fabric.Plan) (from, to fabric.NodeID, tier int) {
 	return from, to, tier
 }
 
-// path is what matters of the way between two instances: bytes a second, bytes, seconds.
+// path holds the properties of a path between two instances: bytes per second, bytes, seconds.
 type path struct {
 	narrowest float64 // of its switch ports
 	queue     float64 // of that port
 	serialize float64 // of one burst over all hops, one after the other
 }
 
-// pathOf looks at a path whose bursts have so many segments; 0: the plan's.
+// pathOf describes a path whose bursts have the given number of segments; 0 means the plan's.
 func pathOf(p *fabric.Plan, from, to fabric.NodeID, segments int) path {
 	out := path{narrowest: math.Inf(1)}
 	for _, h := range p.EqualCostPaths(from, to)[0] {
@@ -92,13 +92,13 @@ func pathOf(p *fabric.Plan, from, to fabric.NodeID, segments int) path {
 	return out
 }
 
-// significant rounds to three digits: more would claim what these figures are not.
+// significant rounds to three digits, since the figures are not more accurate.
 func significant(x float64) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
 		return 0
 	}
 	unit := math.Pow(10, math.Floor(math.Log10(math.Abs(x)))-2)
-	if unit < 1 { // dividing by a whole number is exact where multiplying by a fraction is not
+	if unit < 1 { // dividing by a whole number is exact, multiplying by a fraction is not
 		inverse := math.Round(1 / unit)
 		return math.Round(x*inverse) / inverse
 	}
@@ -108,7 +108,7 @@ func significant(x float64) float64 {
 // plain writes a figure without an exponent.
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// Sentence is the changes in words, for a report's notes; "" where there are none.
+// Sentence describes the changes for a report's notes; "" if there are none.
 func Sentence(scale scenarios.Scale, changes []results.ScalingFigure) string {
 	text := ""
 	for i, c := range changes {

@@ -18,8 +18,8 @@ func TestWhatScalingChangesOnThePapersCluster(t *testing.T) {
 	require.NoError(t, err)
 	got, err := Changes(s, 2.684e9)
 	require.NoError(t, err)
-	// 25 Gbit/s x 30 us = 62 frames; at 125 Mbit/s the host's 25 us hold a quarter of one. Queues: 5 ms
-	// of the rate, or 64 KiB at the least if that is more.
+	// 25 Gbit/s x 30 us = 62 frames; at 125 Mbit/s the host's 25 us are a quarter of a frame.
+	// Queues: 5 ms at the rate, at least 64 KiB.
 	assert.Equal(t, []results.ScalingFigure{
 		{What: "mean transfer", Unit: "packets", Unscaled: 1850000, Scaled: 9270},
 		{What: "in flight on a tier 3 path", Unit: "packets", Unscaled: 61.9, Scaled: 0.258},

@@ -14,38 +14,38 @@ import (
 const (
 	// smallest and largest bound the scales that auto chooses from.
 	smallest, largest = 50, 32000
-	// idleMean is what the host must have left on average: the flow world knows nothing
-	// of retransmissions, and neighbours want to live too.
+	// idleMean is the idle share that the host must keep on average: the flow world has no
+	// retransmissions, and other processes need CPU too.
 	idleMean = 0.5
-	// peakShare of the windows may be busier than peakBusy. A run is degraded when
-	// more than 2 % of them are: half is left for what is not foreseen.
+	// peakShare of the windows may be busier than peakBusy. A run is degraded when more than 2 % of
+	// them are, so half of that is a reserve.
 	peakShare, peakBusy = 0.01, 1 - host.BusyIdle
-	// idleBeside is what fabrics side by side must leave on average at the slowest links that
-	// they may have. Their peaks are flatter than the sum says, which sees no queues: nine
-	// that were expected to leave 45 % on average, and nothing at times, left 55 % and were
-	// busier than peakBusy in under 1 % of the windows.
+	// idleBeside is the idle share that fabrics side by side must leave on average at the slowest
+	// links that they may have. Queues make their peaks flatter than the estimate, a plain sum.
+	// Nine fabrics with an estimate of 45 % idle on average, and at times nothing, left 55 % and
+	// were busier than peakBusy in under 1 % of the windows.
 	idleBeside = 0.4
-	// slowest is what auto lets links become to have more fabrics side by side: the four
-	// segments of a burst take three milliseconds there (docs/fidelity.md).
+	// slowest is the lowest link rate that auto accepts for more fabrics side by side: at this rate
+	// the four segments of a burst take three milliseconds (docs/fidelity.md).
 	slowest scenarios.BitsPerSecond = 15e6
 )
 
-// mantissas of the scales, in a decade: ten steps, so that none is more than 27 % off.
+// mantissas are the scales within a decade: ten steps, none more than 28 % above the one before.
 var mantissas = []float64{1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8}
 
 // Choice is the scale of a run.
 type Choice struct {
 	Rate    float64
 	Fabrics int
-	// Auto: it was chosen here. Then Calibrated says by what, and Idle and PeakIdle what the host is
-	// expected to have left, as shares of its cores: on average, and in all but the
-	// busiest hundredth of the windows.
+	// Auto says that the scale was chosen here. Then Calibrated says whether by measured steps, and
+	// Idle and PeakIdle are the expected idle shares of the host's cores: on average, and in all
+	// but the busiest hundredth of the windows.
 	Auto           bool
 	Calibrated     bool
 	Idle, PeakIdle float64
 }
 
-// String is the choice in a sentence, for notes.
+// String describes the choice in a sentence, for notes.
 func (c Choice) String() string {
 	by := "cautious constants"
 	if c.Calibrated {
@@ -59,10 +59,10 @@ func (c Choice) String() string {
 		c.Rate, beside, by, 100*c.Idle, 100*max(0, c.PeakIdle))
 }
 
-// Choose gives the smallest scale at which a host carries so many of a cluster's
-// trials side by side: half of it idle on average, and bursts too. Where only links under
-// 15 Mbit/s would do for several fabrics, it stops at those if two fifths are idle. A scale
-// that the scenario gives is kept.
+// Choose returns the smallest scale at which a host carries a cluster's trials on the given
+// number of fabrics: half of the host is idle on average, and it also carries bursts. If several
+// fabrics would need links below 15 Mbit/s, it stops at 15 Mbit/s if two fifths are idle. A
+// scale given by the scenario is kept.
 func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int) (Choice, error) {
 	if rate := c.Scenario.Scale.Rate; rate > 0 {
 		return Choice{Rate: rate, Fabrics: fabrics}, nil
@@ -94,7 +94,7 @@ func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int
 		h.Cores, c.Scenario.Name, largest)
 }
 
-// Resolve is the cluster at the scale that Choose gives.
+// Resolve returns the cluster at the scale from Choose.
 func Resolve(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int) (*trials.Cluster, Choice, error) {
 	choice, err := Choose(ctx, c, h, fabrics)
 	if err != nil || !choice.Auto {
@@ -104,9 +104,9 @@ func Resolve(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics in
 	return c, choice, err
 }
 
-// Parallel is how many fabrics may run a cluster's trials side by side, at most
-// `most`: as many as the host carries at the given scale, or, where the scale is auto,
-// while no link becomes slower than 15 Mbit/s. One is always allowed.
+// Parallel returns how many fabrics, up to most, may run a cluster's trials side by side: as
+// many as the host carries at the given scale or, if the scale is auto, without links below 15
+// Mbit/s. One is always allowed.
 func Parallel(ctx context.Context, c *trials.Cluster, h host.Capacity, most int) (int, error) {
 	most = min(most, len(c.Policies())*len(c.Scenario.Seeds))
 	if most < 2 {
@@ -128,8 +128,8 @@ func Parallel(ctx context.Context, c *trials.Cluster, h host.Capacity, most int)
 	return 1, nil
 }
 
-// slowestPlan is a scenario's fabric at its own scale, or at the largest that auto may
-// choose so that several fabrics fit.
+// slowestPlan is a scenario's fabric at its own scale, or at the largest scale that auto may
+// choose for several fabrics.
 func slowestPlan(c *trials.Cluster) (*fabric.Plan, error) {
 	rate := c.Scenario.Scale.Rate
 	if rate == 0 {
@@ -157,14 +157,14 @@ func at(c *trials.Cluster, rate float64) (*fabric.Plan, error) {
 	return scaled.Plan, nil
 }
 
-// fits says that the host has enough left, on average and in its busiest windows.
+// fits reports whether the host has enough idle time, on average and in its busiest windows.
 func (c Choice) fits() bool { return c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy }
 
-// Busy is how much of the host's cores is needed on average: more than 1 where they do
-// not suffice.
+// Busy is the share of the host's cores that is needed on average: more than 1 if they are too
+// few.
 func (c Choice) Busy() float64 { return 1 - c.Idle }
 
-// On tells what a host would have left of its cores with a plan.
+// On estimates the idle share of a host's cores with a plan.
 func (d *Demand) On(h host.Capacity, p *fabric.Plan) Choice {
 	narrowest, segments := host.Grain(p)
 	perCore := h.PerCore(narrowest, segments)
@@ -179,7 +179,7 @@ func (d *Demand) On(h host.Capacity, p *fabric.Plan) Choice {
 	return Choice{Rate: p.Scale.Rate, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
 }
 
-// scales yields those that auto chooses from, from the smallest on.
+// scales yields the scales that auto chooses from, smallest first.
 func scales() func(yield func(float64) bool) {
 	return func(yield func(float64) bool) {
 		for decade := 10.0; ; decade *= 10 {

@@ -19,34 +19,35 @@ import (
 const (
 	// window is that of the fidelity verdict, in real time.
 	window = host.Window
-	// backgroundShare is what a packet of background costs beside one of a transfer: many slow
-	// flows, each with a timer of its own at either end. Measured at 20 % of all links.
+	// backgroundShare is the cost of a background packet relative to a packet of a transfer.
+	// Background is many slow flows, each with its own timer at both ends. Measured at 20 % of all
+	// links.
 	backgroundShare = 2.2
-	// coresPerAgent is what an agent costs beside its packets: timers, records, control.
-	// Of 256 idle ones each took 0.0003.
+	// coresPerAgent is the cost of an agent in addition to its packets: timers, records, control.
+	// Each of 256 idle agents took 0.0003.
 	coresPerAgent = 0.0005
-	// coresPerDecoding is what a decode instance takes while it computes: 80 steps a second,
-	// each a timer and an event. Measured with nine fabrics and next to no packets.
+	// coresPerDecoding is the cost of a decode instance while it computes: 80 steps per second,
+	// each with a timer and an event. Measured with nine fabrics and almost no packets.
 	coresPerDecoding = 0.0035
-	// eased is how much more a core forwards in trials than when it is calibrated, at fewer
-	// than eight segments a burst: there all links are backlogged, and each packet waits for
-	// a timer at each. Measured with 3 to 9 fabrics at S = 800 to 1600 (560,000 against 400,000).
+	// eased is how many times more a core forwards in trials than in the calibration, at fewer than
+	// eight segments per burst. In the calibration all links are backlogged, and each packet waits
+	// for a timer at each link. Measured with 3 to 9 fabrics, S = 800 to 1600 (560,000 against
+	// 400,000).
 	eased = 1.4
-	// crowded is what is left of a core's forwarding in a fabric of more agents than crowd,
-	// where each packet finds another's data in the caches: 1024gpu at S = 800 took a third
-	// more than its packets do in a small one.
+	// crowded is the factor on a core's forwarding in a fabric with more agents than crowd, where
+	// packets miss the CPU caches: 1024gpu at S = 800 took a third more CPU than the same packets
+	// in a small fabric.
 	crowd, crowded = 64, 0.7
-	// atMostRequests and atMostTrials bound what is looked at: the load of a longer run
-	// is taken to be that of its beginning.
+	// atMostRequests and atMostTrials bound the estimate: a longer run counts as its beginning.
 	atMostRequests, atMostTrials = 2000, 12
 )
 
-// Demand is what a scenario asks of a host at S = 1.
+// Demand is the load of a scenario on a host at S = 1.
 type Demand struct {
-	// windows of the trials that run at a time, one set of trials after the other.
+	// windows covers the sets of trials that run at the same time, one set after the other.
 	windows []slot
-	// background are the packet-hops a second that other tenants' traffic makes, in
-	// all fabrics, and agents how many there are.
+	// background is the packet-hops per second of other tenants' traffic in all fabrics, agents the
+	// number of agents in them.
 	background float64
 	agents     int
 }
@@ -57,15 +58,15 @@ type slot struct {
 	decoding float64 // decode instances that compute, over the time scale
 }
 
-// trialLoads is what a scenario's trials ask for, each for itself, at S = 1.
+// trialLoads is the load of each of a scenario's trials at S = 1.
 type trialLoads struct {
 	windows    [][]slot // by trial
 	background float64
 	agents     int
 }
 
-// Expect runs a scenario's trials in the flow world and puts them side by side, so many
-// at a time.
+// Expect runs a scenario's trials in the flow world and adds up their loads for the given number
+// of fabrics side by side.
 func Expect(ctx context.Context, c *trials.Cluster, fabrics int) (*Demand, error) {
 	l, err := foresee(ctx, c, fabrics)
 	if err != nil {
@@ -74,7 +75,7 @@ func Expect(ctx context.Context, c *trials.Cluster, fabrics int) (*Demand, error
 	return l.sideBySide(fabrics), nil
 }
 
-// foresee runs the trials, at least so many where there are, on all CPUs.
+// foresee runs the trials on all CPUs, at least atLeast of them if there are that many.
 func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, error) {
 	c, err := unscaled(c)
 	if err != nil {
@@ -107,12 +108,12 @@ func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, 
 	return out, g.Wait()
 }
 
-// unscaled is a cluster at S = 1.
+// unscaled returns a cluster at S = 1.
 func unscaled(c *trials.Cluster) (*trials.Cluster, error) {
 	return c.At(scenarios.Scale{Rate: 1, Time: c.Scenario.Scale.Time})
 }
 
-// sideBySide adds up the trials that run at a time, one set after the other.
+// sideBySide adds up the trials that run at the same time, one set after the other.
 func (l *trialLoads) sideBySide(fabrics int) *Demand {
 	d := &Demand{agents: fabrics * l.agents, background: float64(fabrics) * l.background}
 	for set := range slices.Chunk(l.windows, fabrics) {
@@ -132,8 +133,8 @@ func (l *trialLoads) sideBySide(fabrics int) *Demand {
 	return d
 }
 
-// windowsOf puts the packet-hops of a trial's transfers into the windows in which they
-// move, and counts the decode instances that compute in each.
+// windowsOf adds the packet-hops of a trial's transfers to the windows in which they move, and
+// counts the decode instances that compute in each window.
 func windowsOf(p *fabric.Plan, records []results.Record) []slot {
 	width := results.MS(window) / p.Scale.Time
 	end := 0.0
@@ -170,9 +171,9 @@ func spread(windows []slot, from, to, amount float64) {
 	}
 }
 
-// background is what other tenants' traffic makes at S = 1: both directions of the core
-// links and uplinks at the asked shares, and as much again as the uplinks' on the
-// links of the hosts that it comes from and goes to.
+// background returns the packet-hops per second of other tenants' traffic at S = 1: both
+// directions of the core links and uplinks at the configured shares, and the uplinks' amount
+// once more for the access links of the background hosts.
 func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
 	u := s.Background.Utilization
 	var bits float64
@@ -188,8 +189,7 @@ func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
 	return backgroundShare * bits / (8 * host.FrameBytes) / p.Scale.Time
 }
 
-// busy tells how many cores a host needs at a scale, on average and in the busiest
-// hundredth of the windows.
+// busy returns the cores needed at a scale, on average and in the busiest hundredth of windows.
 func (d *Demand) busy(perCore, rate float64) (mean, peak float64) {
 	fixed := coresPerAgent*float64(d.agents) + d.background/rate/perCore
 	if len(d.windows) == 0 {
@@ -203,7 +203,7 @@ func (d *Demand) busy(perCore, rate float64) (mean, peak float64) {
 	return mean, highest(cores, peakShare)
 }
 
-// decode counts, in each window, the decode instances with a request in its answer.
+// decode counts, per window, the decode instances that generate an answer.
 func decode(windows []slot, p *fabric.Plan, records []results.Record, width float64) {
 	busy := map[string][]bool{}
 	for i := range records {
@@ -228,7 +228,7 @@ func decode(windows []slot, p *fabric.Plan, records []results.Record, width floa
 	}
 }
 
-// highest is the value that a share of the values exceed.
+// highest returns the value that the given share of the values exceeds.
 func highest(values []float64, share float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	return s[len(s)-1-int(share*float64(len(s)))]

@@ -12,7 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// maxTrials bounds a sweep: more than this is a slip of the pen.
+// maxTrials bounds a sweep: a larger number is almost surely a mistake.
 const maxTrials = 1_000_000
 
 // File is a sweep as a user writes it.
@@ -21,16 +21,16 @@ type File struct {
 	Description string
 	// Scenario is a path, relative to the sweep file, or the name of an embedded scenario.
 	Scenario string
-	// Settings hold in every cell; each is like "topology.pods=2".
+	// Settings apply to every cell; each is like "topology.pods=2".
 	Settings []string
 	Axes     []Axis
-	// Policies and Seeds replace the scenario's where they are given; Policies is the
-	// list in YAML, as the scenario spells it.
+	// Policies and Seeds, if given, replace the scenario's. Policies is YAML, as in a scenario.
 	Policies string
 	Seeds    string
 	// Worlds are packet, flow or both; none means the flow world.
 	Worlds []string
-	// TimeDecisions measures the wall-clock time of decisions. Then two runs differ in these columns.
+	// TimeDecisions measures the wall-clock time of decisions. These columns then differ from run
+	// to run.
 	TimeDecisions bool
 	Figure        Figure
 }
@@ -46,19 +46,19 @@ type Axis struct {
 type Value struct {
 	Label    string
 	Settings []string
-	// Scales multiply what the scenario itself says of a key, before the settings.
+	// Scales multiply the scenario's own value of a key, before the settings apply.
 	Scales []Scale
 	line   int
 }
 
-// Scale is a factor on one key's number, whose unit stays.
+// Scale is a factor for the number of one key; its unit stays.
 type Scale struct {
 	Key    string
 	Factor float64
 }
 
-// Figure is the picture of a sweep: a metric of one policy, or its change against a
-// baseline, over two axes. Further axes give one picture a value.
+// Figure is the picture of a sweep: a metric of one policy, or its change against a baseline,
+// over two axes. Further axes give one picture per value.
 type Figure struct {
 	Metric   string
 	Policy   string
@@ -70,7 +70,7 @@ type Figure struct {
 // Cell is one point of the grid.
 type Cell struct {
 	Index    int
-	Labels   []string // one an axis
+	Labels   []string // one per axis
 	Scenario *scenarios.Scenario
 }
 
@@ -100,7 +100,7 @@ func Load(ref string) (*Sweep, error) {
 	return s, nil
 }
 
-// load makes the cells: the first axis turns slowest.
+// load makes the cells; the value of the first axis changes slowest.
 func (s *Sweep) load(name, base string) error {
 	total := 1
 	for _, a := range s.File.Axes {
@@ -139,7 +139,7 @@ func (s *Sweep) load(name, base string) error {
 	return s.checkFigure(name)
 }
 
-// pick gives the values of cell i, one an axis.
+// pick returns the values of cell i, one per axis.
 func (s *Sweep) pick(i int) []Value {
 	values := make([]Value, len(s.File.Axes))
 	for a := len(values) - 1; a >= 0; a-- {
@@ -171,8 +171,8 @@ func (s *Sweep) settings(own *scenarios.Scenario, values []Value) ([]string, err
 	return out, nil
 }
 
-// blame says in which cell a scenario is wrong, and on which line of the sweep file:
-// that of the value that sets the faulty key, where one does.
+// blame adds to an error the cell whose scenario is wrong, and the line of the sweep file whose
+// value sets the faulty key, if there is one.
 func (s *Sweep) blame(name string, values []Value, err error) error {
 	var inner *scenarios.Error
 	errors.As(err, &inner)
@@ -193,7 +193,7 @@ func (s *Sweep) blame(name string, values []Value, err error) error {
 	return &FaultError{Fault: scenarios.Error{File: name, Line: line, Path: where, Msg: err.Error()}, Cause: err}
 }
 
-// FaultError is a fault of a sweep that lies in the scenario it makes.
+// FaultError is a fault in a scenario that a sweep makes.
 type FaultError struct {
 	Fault scenarios.Error
 	Cause error
@@ -201,10 +201,10 @@ type FaultError struct {
 
 func (e *FaultError) Error() string { return e.Fault.Error() }
 
-// Unwrap gives the scenario's own fault and the place in the sweep file.
+// Unwrap returns the scenario's own fault and the place in the sweep file.
 func (e *FaultError) Unwrap() []error { return []error{&e.Fault, e.Cause} }
 
-// checkFigure fills in what a figure leaves out, and refuses names that are none.
+// checkFigure fills in the defaults of a figure, and refuses unknown names.
 func (s *Sweep) checkFigure(name string) error {
 	f := &s.File.Figure
 	fault := func(key, format string, args ...any) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/analysis"
 )
 
-// Map is a picture in figures: a value a cell over two axes, NaN where there is none yet.
+// Map holds the numbers of a picture: one value per cell over two axes, NaN if missing.
 type Map struct {
 	Title  string
 	X, Y   string // axis names; Y is empty with one axis
@@ -20,14 +20,14 @@ type Map struct {
 	Values [][]float64 // [y][x]
 	CI95   [][]float64 // half widths over seeds, NaN with one seed
 	Unit   string
-	// Better is -1 where less is better, 1 where more is, 0 where neither.
+	// Better is -1 if less is better, 1 if more is better, 0 if neither.
 	Better int
-	Gain   bool // the values are changes, which 0 parts
+	Gain   bool // the values are changes, positive or negative
 }
 
-// Maps computes the pictures of a sweep from the rows of its first world, one per combination
-// of values on the axes that are neither x nor y. With a baseline a value is the mean over
-// seeds of the change on the same seed: in per cent, of shares in percentage points.
+// Maps computes the pictures of a sweep from the rows of its first world, one per combination of
+// values on the axes that are neither x nor y. With a baseline a value is the mean over seeds of
+// the change on the same seed: in per cent, for shares in percentage points.
 func Maps(s *Sweep, rows []Row) []Map {
 	f := s.File.Figure
 	axes := s.File.Axes
@@ -143,7 +143,7 @@ func value(m *Map, seeds []uint64, policy, baseline map[uint64]float64) (mean, c
 	return analysis.Mean(values)
 }
 
-// format writes a value with three digits or so, a change with its sign.
+// format writes a value with about three digits, and a change with its sign.
 func (m *Map) format(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -196,9 +196,9 @@ const (
 	svgGap             = 24
 )
 
-// WriteSVG draws the maps below each other: one file, no script, no font of its own.
-// Blue is better and red worse (where the metric has a better side), against 0 for
-// changes and against the middle of the map for plain values.
+// WriteSVG draws the maps below each other, as one file without scripts or fonts. Blue is better
+// and red worse (if less or more of the metric is better), relative to 0 for changes and to the
+// middle of the map for plain values.
 func WriteSVG(w io.Writer, maps []Map) {
 	width, height := 0, svgGap
 	for i := range maps {
@@ -238,7 +238,7 @@ func (m *Map) svg(w io.Writer, top int) {
 	}
 }
 
-// colour gives the fill of a value and the ink that can be read on it.
+// colour returns the fill colour of a value and a text colour that is readable on it.
 func (m *Map) colour(v float64) (fill, ink string) {
 	if math.IsNaN(v) {
 		return "#eeeeee", "#888888"
@@ -252,7 +252,7 @@ func (m *Map) colour(v float64) (fill, ink string) {
 		t = -t
 	}
 	t = max(-1, min(1, t))
-	// From white to a blue or a red that colour-blind readers tell apart.
+	// From white to a blue or a red that colour-blind readers can distinguish.
 	end := [3]float64{0x21, 0x66, 0xac}
 	if t < 0 {
 		end = [3]float64{0xb2, 0x18, 0x2b}
@@ -268,7 +268,7 @@ func (m *Map) colour(v float64) (fill, ink string) {
 	return fmt.Sprintf("#%02x%02x%02x", c[0], c[1], c[2]), ink
 }
 
-// scale is the value that is white and how far from it the colour is full.
+// scale returns the value that is white, and the distance from it at which the colour is full.
 func (m *Map) scale() (middle, reach float64) {
 	lo, hi := math.Inf(1), math.Inf(-1)
 	for _, row := range m.Values {

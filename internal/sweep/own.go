@@ -13,11 +13,11 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// quantity is a number and its unit, as a resolved scenario spells them.
+// quantity matches a number and its unit, as in a resolved scenario.
 var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([A-Za-z/]*)$`)
 
-// scaled is the setting that multiplies a scenario's own number. A whole number without
-// a unit stays whole.
+// scaled returns the setting that multiplies a scenario's own number. A whole number without a
+// unit stays whole.
 func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	fault := func(format string, args ...any) (string, error) {
 		return "", &scenarios.Error{Path: scale.Key, Msg: fmt.Sprintf(format, args...)}
@@ -48,7 +48,7 @@ func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	if m[2] == "" && !strings.Contains(m[1], ".") {
 		v = math.Round(v)
 	}
-	// Six digits are what such a factor means; more would only show rounding.
+	// Six digits are enough for such a factor; more would only show rounding.
 	v, err = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	if err != nil {
 		return fault("cannot be scaled: %v", err)
@@ -56,7 +56,7 @@ func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	return scale.Key + "=" + strconv.FormatFloat(v, 'f', -1, 64) + m[2], nil
 }
 
-// child is the value of a mapping's key, nil where there is none.
+// child returns the value of a mapping's key, nil if there is none.
 func child(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {
@@ -66,15 +66,15 @@ func child(n *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// ownPolicies replaces each bare name in a list of policies that is a label of the
-// scenario's by that policy with its weights, so that a sweep need not repeat them.
+// ownPolicies replaces bare names in a list of policies. The label of one of the scenario's
+// policies becomes that policy with its weights, so that sweeps need not repeat them.
 func ownPolicies(own *scenarios.Scenario, list string) (string, error) {
 	if list == "" {
 		return "", nil
 	}
 	var tree yaml.Node
 	if err := yaml.Unmarshal([]byte(list), &tree); err != nil || len(tree.Content) != 1 {
-		return list, nil // for the scenario's own checks to report
+		return list, nil // the scenario's own checks report it
 	}
 	for i, n := range tree.Content[0].Content {
 		at := slices.IndexFunc(own.Policies, func(p scenarios.Policy) bool { return p.Label == n.Value })

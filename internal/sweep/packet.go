@@ -16,17 +16,17 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
-// Labs makes the fabrics that a sweep of the packet world needs.
+// Labs makes the fabrics for a sweep of the packet world.
 type Labs interface {
-	// Resolve turns a scale of auto into a number, for as many fabrics side by side as this
-	// host carries for so many trials of the cluster.
+	// Resolve turns a scale of auto into a number, and returns how many fabrics side by side this
+	// host carries for the given number of trials (work).
 	Resolve(ctx context.Context, c *trials.Cluster, work int) (scaled *trials.Cluster, fabrics int, err error)
-	// With builds so many fabrics of a cluster's plan, works with them, and removes them,
-	// also when the context ends. What an earlier sweep left behind makes way.
+	// With builds the given number of fabrics of a cluster's plan, calls work with them, and
+	// removes them, also when the context ends. It first removes what an earlier sweep left behind.
 	With(ctx context.Context, c *trials.Cluster, fabrics int, work func(*experiment.Lanes) error) error
 }
 
-// LabName is the name of the labs of a sweep: its own, made into one that a lab can have.
+// LabName is the name of a sweep's labs: the sweep's name, changed to a valid lab name.
 func LabName(sweep string) string {
 	const longest = 30 // room for a number at the end
 	slug := strings.Map(func(r rune) rune {
@@ -42,7 +42,7 @@ func LabName(sweep string) string {
 	return strings.Trim(name[:min(len(name), longest)], "-")
 }
 
-// WriteVerdicts says what the packet world's trials are worth, and how many attempts were
+// WriteVerdicts writes the verdicts on the packet world's trials, and how many attempts were
 // spoiled. It writes nothing for a sweep of the flow world.
 func WriteVerdicts(w io.Writer, rows []Row) {
 	count, spoiled := map[string]int{}, 0
@@ -59,7 +59,7 @@ func WriteVerdicts(w io.Writer, rows []Row) {
 		count[results.VerdictGood], count[results.VerdictDegraded], count[results.VerdictInvalid], spoiled)
 }
 
-// batch is the work of neighbouring cells that have one plan: it needs one set of fabrics.
+// batch is the work of neighbouring cells with the same plan: they use the same fabrics.
 type batch struct {
 	plan    []byte // as JSON: what the cells share
 	fabrics int
@@ -67,7 +67,7 @@ type batch struct {
 	cells   []int // of work
 }
 
-// packet plays the packet world, and beside each trial the flow world's on the same seed.
+// packet plays the packet world, and for each trial also the flow world's on the same seed.
 func (r *runner) packet(ctx context.Context) error {
 	batches, err := r.batches(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func (r *runner) packet(ctx context.Context) error {
 	return nil
 }
 
-// batches puts the missing trials together by plan, in the order of the grid.
+// batches groups the missing trials by plan, in the order of the grid.
 func (r *runner) batches(ctx context.Context) ([]batch, error) {
 	var out []batch
 	for i := range r.sweep.Cells {
@@ -130,7 +130,7 @@ type keeper struct {
 	lanes *experiment.Lanes
 }
 
-// Keep implements experiment.Keeper. A trial that was cut is no row: it is played again.
+// Keep implements experiment.Keeper. A trial that was cut gives no row and is played again.
 func (k *keeper) Keep(n int, p *experiment.Played) error {
 	if p.Cut {
 		return nil
@@ -146,7 +146,7 @@ func (k *keeper) Keep(n int, p *experiment.Played) error {
 	if !slices.Contains(k.sweep.Worlds(), results.WorldFlow) || k.done[flow.trial()] {
 		return k.keep(row)
 	}
-	return k.keep(flow, row) // in this order: a line torn at the end is played again
+	return k.keep(flow, row) // in this order: if the last line is incomplete, its trial is played again
 }
 
 // PutAside implements experiment.Keeper.

@@ -19,8 +19,8 @@ import (
 // maxFile bounds a sweep file in bytes.
 const maxFile = 1 << 20
 
-// read finds a sweep's text: an embedded one by its name, else a file. base is where
-// its relative file names start.
+// read finds a sweep's text: an embedded one by its name, else a file. base is the folder for
+// its relative file names.
 func read(ref string) (name string, data []byte, base string, err error) {
 	if data, ok := scenarios.EmbeddedSweep(ref); ok {
 		return ref + ".yaml", data, ".", nil
@@ -35,7 +35,7 @@ func read(ref string) (name string, data []byte, base string, err error) {
 	return ref, data, filepath.Dir(ref), nil
 }
 
-// scenarioRef is the scenario as Load wants it: a name stays, a path starts at base.
+// scenarioRef returns the scenario as Load needs it: a name, or a path made relative to base.
 func scenarioRef(base, ref string) string {
 	if _, embedded := scenarios.Embedded(ref); embedded || filepath.IsAbs(ref) {
 		return ref
@@ -43,7 +43,7 @@ func scenarioRef(base, ref string) string {
 	return filepath.Join(base, ref)
 }
 
-// parser collects nothing: the first fault ends it, with its line.
+// parser stops at the first fault and reports its line.
 type parser struct{ file string }
 
 func (p *parser) fault(n *yaml.Node, path, format string, args ...any) error {
@@ -54,11 +54,11 @@ func (p *parser) fault(n *yaml.Node, path, format string, args ...any) error {
 	return &scenarios.Error{File: p.file, Line: line, Path: path, Msg: fmt.Sprintf(format, args...)}
 }
 
-// yamlLine is how the YAML library says where.
+// yamlLine matches the line number in errors of the YAML library.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
-// Parse reads a sweep file from memory without loading its scenarios; filename is
-// what errors call it, and the name's default.
+// Parse reads a sweep file from memory without loading its scenarios; filename is used in
+// errors, and is the default of the sweep's name.
 func Parse(filename string, data []byte) (*File, error) {
 	p := &parser{file: filename}
 	if len(data) > maxFile {
@@ -90,7 +90,7 @@ func Parse(filename string, data []byte) (*File, error) {
 	return f, nil
 }
 
-// mapping calls each for the keys of a mapping, each of them once and one of keys.
+// mapping calls each for the keys of a mapping. Each key must be one of keys and occur once.
 func (p *parser) mapping(n *yaml.Node, path string, keys []string, each func(key string, at, value *yaml.Node) error) error {
 	if n.Kind != yaml.MappingNode {
 		return p.fault(n, path, "must be a mapping of keys (%s)", strings.Join(keys, ", "))
@@ -125,7 +125,7 @@ func (p *parser) text(n *yaml.Node, path string) (string, error) {
 	return n.Value, nil
 }
 
-// inline writes a YAML value on one line, as a setting takes it.
+// inline writes a YAML value on one line, as in a setting.
 func (p *parser) inline(n *yaml.Node, path string) (string, error) {
 	if n.Kind == yaml.ScalarNode {
 		if strings.Contains(n.Value, "\n") {

@@ -17,14 +17,14 @@ type Row struct {
 	Labels []string `json:"labels"`
 	Policy string   `json:"policy"`
 	Seed   uint64   `json:"seed"`
-	// World is empty for the flow world of a sweep that has no other.
+	// World is empty in a sweep of the flow world only.
 	World string `json:"world,omitempty"`
 	analysis.TrialFigures
-	// Of a trial in the packet world: what it is worth, and how often it was played.
+	// Verdict and Attempts (how often it was played) are set for trials of the packet world.
 	Verdict  string   `json:"verdict,omitempty"`
 	Reasons  []string `json:"reasons,omitempty"`
 	Attempts int      `json:"attempts,omitempty"`
-	// Gaps are those of the packet world's means to the flow world's, by their columns, in ms.
+	// Gaps are the packet world's means minus the flow world's, by column, in ms.
 	Gaps map[string]float64 `json:"gaps,omitempty"`
 }
 
@@ -71,9 +71,9 @@ func gaps(packet, replay, flow []results.Record) map[string]float64 {
 	return out
 }
 
-// WriteCSV writes the rows as one tidy table: a line per trial, a column per axis, and
-// a column per metric; a figure that a trial does not have is empty. A sweep of the packet
-// world has columns for world, verdict, attempts and gaps besides.
+// WriteCSV writes the rows as one tidy table: a line per trial, a column per axis, and a column
+// per metric; a figure that a trial does not have is empty. A sweep of the packet world also has
+// columns for world, verdict, attempts and gaps.
 func WriteCSV(w io.Writer, s *Sweep, rows []Row) error {
 	c := csv.NewWriter(w)
 	packet := s.Packet()
@@ -130,7 +130,7 @@ func (r *Row) columns(packet bool) []string {
 	return line
 }
 
-// number writes six digits, which is more than a trial is worth and the same on every machine.
+// number writes six digits: more than the accuracy of a trial, and the same on every machine.
 func number(v float64) string {
 	if math.IsNaN(v) {
 		return ""

@@ -21,26 +21,26 @@ import (
 
 // Options say where a sweep is written and how.
 type Options struct {
-	Dir     string // made if need be; one of the same sweep is gone on with
+	Dir     string // made if needed; a folder of the same sweep is continued
 	Version string
 	Jobs    int // trials of the flow world at once; 0: one per CPU
-	// Progress is told after every trial, one call at a time; left is 0 where it is not known yet.
+	// Progress is called after every trial, one call at a time; left is 0 while it is not known.
 	Progress func(done, total int, left time.Duration)
-	// Clock tells the time of progress and, in nanoseconds, of timed decisions; nil: the wall clock.
+	// Clock gives the time for progress and for timed decisions; nil means the wall clock.
 	Clock func() time.Time
-	// Labs plays the packet world's part; a sweep that has one is refused without it.
+	// Labs plays the packet world's part; a sweep with a packet world is refused without it.
 	Labs Labs
 }
 
-// Result is what a sweep gave, whole or not.
+// Result holds the rows of a sweep, complete or not.
 type Result struct {
 	Rows   []Row // by cell, policy, seed and world
 	Total  int   // rows of the whole sweep
-	Reused int   // rows that were there before
+	Reused int   // rows of earlier runs
 	Maps   []Map
 }
 
-// Trials is how many trials a sweep has, in all its worlds.
+// Trials returns the number of trials of a sweep, in all its worlds.
 func (s *Sweep) Trials() int {
 	n := 0
 	for i := range s.Cells {
@@ -49,7 +49,7 @@ func (s *Sweep) Trials() int {
 	return n * len(s.Worlds())
 }
 
-// Worlds are those that the file asks for; none means the flow world.
+// Worlds returns the worlds of the file; the default is the flow world.
 func (s *Sweep) Worlds() []string {
 	if len(s.File.Worlds) == 0 {
 		return []string{results.WorldFlow}
@@ -57,10 +57,10 @@ func (s *Sweep) Worlds() []string {
 	return s.File.Worlds
 }
 
-// Packet says that the sweep plays trials in the packet world.
+// Packet reports whether the sweep plays trials in the packet world.
 func (s *Sweep) Packet() bool { return slices.Contains(s.Worlds(), results.WorldPacket) }
 
-// worldOf is how rows name a world: the flow world has no name where it is the only one.
+// worldOf returns a world's name in rows: empty for the flow world if it is the only one.
 func (s *Sweep) worldOf(world string) string {
 	if !s.Packet() {
 		return ""
@@ -78,9 +78,8 @@ type trial struct {
 
 func (r *Row) trial() trial { return trial{r.Cell, r.Policy, r.Seed, r.World} }
 
-// Run does what is missing of a sweep. When the context ends, what is done is kept,
-// and Run returns it with the context's error; table and pictures are written from
-// whatever there is.
+// Run plays the missing trials of a sweep. When the context ends, Run returns the finished
+// trials with the context's error. It writes table and pictures of all finished trials.
 func Run(ctx context.Context, s *Sweep, opt Options) (*Result, error) {
 	if s.Packet() && opt.Labs == nil {
 		return nil, errors.New("a sweep of the packet world needs labs, which this call has none of")
@@ -124,8 +123,8 @@ type runner struct {
 	begun  time.Time
 }
 
-// missing lists the trials of a cell in a world that are not there yet, in the order of its
-// seeds and policies, so that what arrives on a seed is made once.
+// missing lists the missing trials of a cell in a world, in the order of its seeds and policies,
+// so that each seed's load is made once.
 func (r *runner) missing(cell int, c *trials.Cluster, world string) []trials.Trial {
 	return slices.DeleteFunc(c.Trials(world, c.Scenario.Seeds), func(t trials.Trial) bool {
 		return r.done[trial{cell, trials.Label(t.Policy), t.Seed, r.sweep.worldOf(world)}]
@@ -157,7 +156,7 @@ func (r *runner) flow(ctx context.Context) error {
 	return g.Wait()
 }
 
-// play plays a trial of the flow world and gives its row.
+// play plays a trial of the flow world and returns its row.
 func (r *runner) play(ctx context.Context, cell int, w trials.Flow, t trials.Trial) (Row, []results.Record, error) {
 	t.World = results.WorldFlow
 	if r.sweep.File.TimeDecisions {
@@ -171,7 +170,7 @@ func (r *runner) play(ctx context.Context, cell int, w trials.Flow, t trials.Tri
 	return r.row(cell, t, records), records, nil
 }
 
-// row is what the records of a trial come to.
+// row computes the row of a trial's records.
 func (r *runner) row(cell int, t trials.Trial, records []results.Record) Row {
 	c := &r.sweep.Cells[cell]
 	slo := results.SLO{TTFT: c.Scenario.SLO.TTFT, TBT: c.Scenario.SLO.TBT}
@@ -181,7 +180,7 @@ func (r *runner) row(cell int, t trials.Trial, records []results.Record) Row {
 	}
 }
 
-// keep writes rows down at once, together.
+// keep writes rows to the store together.
 func (r *runner) keep(rows ...Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -195,7 +194,7 @@ func (r *runner) keep(rows ...Row) error {
 	return nil
 }
 
-// left supposes that the trials to come take as long as those of this run.
+// left assumes that the remaining trials take as long as those of this run so far.
 func (r *runner) left() time.Duration {
 	fresh := len(r.rows) - r.reused
 	return time.Duration(float64(r.now().Sub(r.begun)) / float64(fresh) * float64(r.total-len(r.rows)))
@@ -218,7 +217,7 @@ func (r *runner) result() *Result {
 	return &Result{Rows: rows, Total: r.total, Reused: r.reused, Maps: Maps(r.sweep, rows)}
 }
 
-// write leaves the table and the pictures.
+// write writes the table and the pictures.
 func write(dir string, s *Sweep, res *Result) error {
 	var table, text, svg bytes.Buffer
 	if err := WriteCSV(&table, s, res.Rows); err != nil {

@@ -33,14 +33,14 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("%s holds a sweep that was begun differently: %s; name another folder with --out, or remove this one", e.Dir, e.Reason)
 }
 
-// plan is what results depend on. A rerun must have the same.
+// plan holds all that results depend on. A rerun must have the same plan.
 type plan struct {
 	Version string `json:"version"`
 	// Cells is a digest of the resolved scenarios, Inputs of the traces that they name.
 	Cells  string `json:"cells_sha256"`
 	Inputs string `json:"inputs_sha256,omitempty"`
 	Trials int    `json:"trials"`
-	// Worlds are empty for the flow world alone.
+	// Worlds is empty for the flow world only.
 	Worlds []string `json:"worlds,omitempty"`
 }
 
@@ -75,8 +75,8 @@ func (s *Sweep) plan(version string) (plan, error) {
 	return p, nil
 }
 
-// store keeps finished trials. Each is one line, written at once, so that whatever
-// ends the program leaves whole lines and perhaps one torn one, which is dropped.
+// store keeps finished trials. Each is one line, written at once. So a killed program leaves
+// whole lines, and at most one incomplete line, which is dropped.
 type store struct {
 	dir  string
 	file *os.File
@@ -107,7 +107,8 @@ func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
 	return openCells(dir, s)
 }
 
-// begin marks an empty folder as the sweep's. The plan comes last: without it, nothing counts.
+// begin marks an empty folder as the sweep's. It writes the plan last: without one, nothing
+// counts.
 func begin(dir string, s *Sweep, p plan) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -147,7 +148,7 @@ func compare(dir string, s *Sweep, want plan, old []byte) error {
 	case have.Inputs != want.Inputs:
 		return changed("a trace that the scenario names has changed")
 	}
-	// What is left may differ in the figure or in comments: results stay good.
+	// Figure or comments may have changed; the results are still valid.
 	return writeFile(filepath.Join(dir, sweepFile), s.source)
 }
 
@@ -161,7 +162,7 @@ func firstDifference(a, b []byte) int {
 	return min(len(x), len(y)) + 1
 }
 
-// openCells reads the finished trials and cuts off a torn last line.
+// openCells reads the finished trials and cuts off an incomplete last line.
 func openCells(dir string, s *Sweep) (*store, []Row, error) {
 	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -181,9 +182,9 @@ func openCells(dir string, s *Sweep) (*store, []Row, error) {
 	return st, rows, nil
 }
 
-// readRows returns the rows and where the last whole line ends. A line that stands there twice
-// counts once; two values for one trial, or a trial that the sweep does not have, are an error:
-// some other program wrote there.
+// readRows returns the rows and the offset after the last complete line. A repeated line counts
+// once. Two values for one trial, or a trial that the sweep does not have, are an error: another
+// program wrote to the file.
 func readRows(file *os.File, s *Sweep) (rows []Row, whole int64, err error) {
 	grid := s.grid()
 	lines := map[trial][]byte{}
@@ -191,7 +192,7 @@ func readRows(file *os.File, s *Sweep) (rows []Row, whole int64, err error) {
 	for n := 1; ; n++ {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
-			return rows, whole, nil //nolint:nilerr // the end of the file, or a torn last line
+			return rows, whole, nil //nolint:nilerr // the end of the file, or an incomplete last line
 		}
 		var row Row
 		if err := json.Unmarshal(line, &row); err != nil {
@@ -226,8 +227,8 @@ func (s *Sweep) grid() map[trial]bool {
 	return out
 }
 
-// append writes rows in one piece, so that they are there together or, but for a torn
-// line, not at all.
+// append writes rows with one write, so that the file has all of them or, except for an
+// incomplete line, none.
 func (st *store) append(rows []Row) error {
 	var lines []byte
 	for i := range rows {

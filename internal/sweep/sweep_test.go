@@ -96,7 +96,7 @@ func TestASweepThatIsKilledHalfwayGoesOnWhereItWas(t *testing.T) {
 	require.Less(t, kept, 16)
 	assert.Equal(t, kept+1, strings.Count(table(t, dir), "\n"), "the table holds what there is")
 
-	// A killed program may leave a torn line behind.
+	// A killed program may leave an incomplete line.
 	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_APPEND|os.O_WRONLY, 0)
 	require.NoError(t, err)
 	_, err = file.WriteString(`{"cell": 3, "lab`)
@@ -315,7 +315,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("axes: [{values: [a]}]"))
 	f.Add([]byte("scenario: x\naxes: [{name: a, values: [{label: b, set: {c: &d [*d]}}]}]"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = Parse("f.yaml", data) // must return, whatever comes
+		_, _ = Parse("f.yaml", data) // must return for any input
 	})
 }
 

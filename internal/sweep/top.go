@@ -71,7 +71,7 @@ func (p *parser) worlds(n *yaml.Node, path string) ([]string, error) {
 	return out, nil
 }
 
-// CheckWorlds refuses what is no list of worlds for a sweep.
+// CheckWorlds refuses an invalid list of worlds for a sweep.
 func CheckWorlds(worlds []string) error {
 	for i, w := range worlds {
 		if w != results.WorldPacket && w != results.WorldFlow || slices.Contains(worlds[:i], w) {
@@ -102,7 +102,7 @@ func (p *parser) axes(f *File, n *yaml.Node) error {
 	return nil
 }
 
-// reserved are the columns that the table has beside the axes.
+// reserved lists the table's columns that are not axes.
 var reserved = []string{"cell", "policy", "seed", "world", "verdict", "attempts", "submitted", "completed"}
 
 func (p *parser) axis(n *yaml.Node, path string) (Axis, error) {
@@ -180,7 +180,7 @@ func (p *parser) scales(n *yaml.Node, path string) ([]Scale, error) {
 	return out, err
 }
 
-// value reads a plain value of the axis' keys, or {label, set, scale} with settings of its own.
+// value reads a plain value for the axis's keys, or {label, set, scale} with its own settings.
 func (p *parser) value(n *yaml.Node, path string, keys []string) (Value, error) {
 	v := Value{line: n.Line}
 	if n.Kind != yaml.MappingNode {

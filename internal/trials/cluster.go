@@ -11,9 +11,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Cluster is what a scenario describes: the network's plan, the policies, and what
-// arrives on each seed. It is safe for concurrent use; nothing that it hands out may
-// be changed.
+// Cluster is what a scenario describes: the network's plan, the policies, and what arrives
+// on each seed. It is safe for concurrent use. Do not change what it returns.
 type Cluster struct {
 	Scenario *scenarios.Scenario
 	Plan     *fabric.Plan
@@ -21,8 +20,8 @@ type Cluster struct {
 	loads *loads
 }
 
-// New plans a scenario. A scale.rate of 0 (auto) is planned unscaled: that is right for
-// all that no packet is sent for. The error is of type InvalidError: no host can build it.
+// New plans a scenario. A scale.rate of 0 (auto) is planned without scaling, which is right
+// where no packets are sent. An InvalidError means that no host can build it.
 func New(s *scenarios.Scenario) (*Cluster, error) {
 	scale := s.Scale
 	if scale.Rate == 0 {
@@ -31,8 +30,8 @@ func New(s *scenarios.Scenario) (*Cluster, error) {
 	return plan(s, scale, &loads{of: map[uint64]*loading{}})
 }
 
-// NewServing is New for what needs requests: a workload of explicit flows is refused, since
-// no policy decides anything there. The error is then of type scenarios.Error.
+// NewServing is New for callers that need requests. It refuses a workload of explicit
+// flows, where no policy decides anything; that error is of type scenarios.Error.
 func NewServing(s *scenarios.Scenario) (*Cluster, error) {
 	if s.Workload.Kind == scenarios.WorkloadFlows {
 		return nil, &scenarios.Error{Path: "workload.kind", Msg: fmt.Sprintf("%s: workload flows has no requests to schedule: use `netkvlab sim`", s.Name)}
@@ -40,21 +39,21 @@ func NewServing(s *scenarios.Scenario) (*Cluster, error) {
 	return New(s)
 }
 
-// At is the same cluster at another scale. Both share what arrives.
+// At returns the same cluster at another scale. Both share the loads.
 func (c *Cluster) At(scale scenarios.Scale) (*Cluster, error) {
 	return plan(c.Scenario, scale, c.loads)
 }
 
-// Rescale is the cluster with its scenario's scale.rate set: what `auto` becomes. Both share
-// what arrives.
+// Rescale returns the cluster with its scenario's scale.rate set, once a rate is chosen for
+// `auto`. Both share the loads.
 func (c *Cluster) Rescale(rate float64) (*Cluster, error) {
 	s := *c.Scenario
 	s.Scale.Rate = rate
 	return plan(&s, s.Scale, c.loads)
 }
 
-// Vary is the same plan under a changed copy of the scenario. The change must leave the
-// plan and the workload as they are.
+// Vary returns the same plan with a changed copy of the scenario. The change must not
+// affect the plan or the workload.
 func (c *Cluster) Vary(change func(*scenarios.Scenario)) *Cluster {
 	s := *c.Scenario
 	change(&s)
@@ -73,8 +72,8 @@ func plan(s *scenarios.Scenario, scale scenarios.Scale, l *loads) (*Cluster, err
 	return &Cluster{Scenario: s, Plan: p, loads: l}, nil
 }
 
-// InvalidError says that what was asked for is wrong on any host: a name that no
-// lab can have, a scenario that no fabric can be made of.
+// InvalidError means that the input is wrong on any host: a name that no lab can have, a
+// scenario that cannot be made into a fabric.
 type InvalidError struct{ error }
 
 // Invalidf makes an InvalidError.
@@ -101,7 +100,7 @@ func (c *Cluster) Labels() []string {
 	return out
 }
 
-// Flows says that explicit flows are moved, without requests and policies.
+// Flows reports whether the workload is explicit flows, without requests and policies.
 func (c *Cluster) Flows() bool { return c.Scenario.Workload.Kind == scenarios.WorkloadFlows }
 
 // Trials lists the trials of a world in the order that a reader expects: by seed, then policy.
@@ -119,11 +118,11 @@ func (c *Cluster) Trials(world string, seeds []uint64) []Trial {
 type Load struct {
 	Requests []workload.Request
 	Flows    []workload.FlowRequest
-	// Remarks are what a reader of results must know of a replayed trace.
+	// Remarks are notes on a replayed trace for the readers of results.
 	Remarks []string
 }
 
-// loads holds what arrives by seed, made once and read by every policy.
+// loads holds one Load per seed, made once and read by every policy.
 type loads struct {
 	mu sync.Mutex
 	of map[uint64]*loading
@@ -168,8 +167,8 @@ func read(s *scenarios.Scenario, seed uint64) (*Load, error) {
 	return &Load{Requests: reqs, Remarks: report.Remarks()}, nil
 }
 
-// Check reads the workload of the first seed, so that a broken trace or an impossible
-// path is known before anything is built.
+// Check reads the workload of the first seed, so that a broken trace or an impossible path
+// is reported before anything is built.
 func (c *Cluster) Check() error {
 	seed := c.Scenario.Seeds[0]
 	l, err := c.Load(seed)

@@ -74,7 +74,7 @@ func TestWorkloadsAreCheckedBeforeAnythingIsBuilt(t *testing.T) {
 	c := cluster(t, "flows-example")
 	require.NoError(t, c.Check())
 	c.Forget(c.Scenario.Seeds[0])
-	c.Scenario.Workload.Flows.List[1].Via = []string{"tor0-0"} // changed in Go, so that no parser has seen it
+	c.Scenario.Workload.Flows.List[1].Via = []string{"tor0-0"} // changed in Go, so that no parser has checked it
 	var invalid trials.InvalidError
 	require.ErrorAs(t, c.Check(), &invalid)
 }

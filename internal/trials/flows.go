@@ -21,8 +21,8 @@ func Endpoints(p *fabric.Plan) []fabric.NodeID {
 	return ids
 }
 
-// flows builds the driver of explicit transfers. A given path becomes the slot
-// of that path for every stream; a flow without one takes its streams' draws.
+// flows builds the driver of explicit transfers. If a flow names a path, all its streams
+// use the slot of that path; otherwise each stream draws its slot.
 func (c *Cluster) flows(t Trial, flows []workload.FlowRequest) (*controller.Flows, error) {
 	s, p := c.Scenario, c.Plan
 	ids := Endpoints(p)
@@ -52,8 +52,8 @@ func (c *Cluster) flows(t Trial, flows []workload.FlowRequest) (*controller.Flow
 	})
 }
 
-// Transfers builds the driver of transfers between endpoints (indices of Endpoints) that no
-// scenario lists, such as those of a calibration.
+// Transfers builds the driver of transfers that are not in the scenario, such as those of a
+// calibration. They name their ends by index in Endpoints.
 func (c *Cluster) Transfers(world string, specs []controller.FlowSpec) (*controller.Flows, error) {
 	return controller.NewFlows(controller.FlowsConfig{
 		World: world, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,

@@ -35,7 +35,7 @@ func (c *Cluster) flowConfig(seed uint64) flowworld.Config {
 	o := s.Oracle
 	cfg.Refresh, cfg.Staleness, cfg.CountOwn = o.Refresh, o.Staleness, o.Separation == scenarios.SeparationNone
 	cfg.Congestion = func(poll uint64, truth [4]float64) ([4]float64, bool) {
-		for tier := range truth { // which the fluid network does not carry
+		for tier := range truth { // the fluid network does not carry background traffic
 			truth[tier] += asked[tier] - cfg.Background[tier]
 		}
 		return telemetry.Distort(seed, poll, o.Noise, o.Loss, truth)

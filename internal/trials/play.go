@@ -18,8 +18,8 @@ type World interface {
 	Run(ctx context.Context, t Trial, d controller.Driver) error
 }
 
-// Play plays one policy on one seed in one world and gives its records, also those of a
-// trial that was cut. The records name the nodes of their paths.
+// Play plays one policy on one seed in one world and returns its records, also after the
+// trial was cut short. The records name the nodes of their paths.
 func Play(ctx context.Context, w World, c *Cluster, t Trial) ([]results.Record, error) {
 	l, err := c.Load(t.Seed)
 	if err != nil {
@@ -28,7 +28,7 @@ func Play(ctx context.Context, w World, c *Cluster, t Trial) ([]results.Record, 
 	return PlayLoad(ctx, w, c, t, l)
 }
 
-// PlayLoad is Play with another load than the seed's own.
+// PlayLoad is Play with a given load instead of the seed's own.
 func PlayLoad(ctx context.Context, w World, c *Cluster, t Trial, l *Load) ([]results.Record, error) {
 	d, err := c.Driver(t, l)
 	if err != nil {
@@ -43,15 +43,15 @@ func PlayLoad(ctx context.Context, w World, c *Cluster, t Trial, l *Load) ([]res
 	return records, nil
 }
 
-// Flow is the flow world of a cluster. It may run any number of trials at once, and equal
+// Flow is the flow world of a cluster. It may run any number of trials at once. Equal
 // trials give equal records.
 type Flow struct {
 	Cluster *Cluster
 	// Paths is the ECMP mode; empty means flowworld.PathSlots, as in the packet world.
 	Paths flowworld.Paths
-	// Framing is the share of payload in a link's rate (flowworld.Config.Framing); 0 is payload alone.
+	// Framing is the payload's share of a link's rate (flowworld.Config.Framing); 0: payload only.
 	Framing float64
-	// Latency replaces the scenario's by that of the emulated links; nil keeps it.
+	// Latency, by tier, is that of the emulated links; nil means the scenario's latency.
 	Latency *[4]time.Duration
 }
 
@@ -77,8 +77,8 @@ func (f Flow) Run(ctx context.Context, t Trial, d controller.Driver) error {
 	return w.Run(ctx, d)
 }
 
-// RunFlows moves explicit transfers between any nodes of the cluster, one after the other or
-// side by side as they say, on an otherwise idle flow world.
+// RunFlows moves explicit transfers between any nodes of the cluster in an otherwise idle
+// flow world. Their start times decide which of them overlap.
 func (f Flow) RunFlows(ctx context.Context, d controller.Driver) error {
 	cfg := f.Config(0)
 	ids := Endpoints(f.Cluster.Plan)
@@ -98,8 +98,8 @@ type BackgroundRates struct {
 	Rack float64 // of a flow within a pod
 }
 
-// Background says how fast background flows must be for each tier's links to carry the
-// asked share. The error is of type InvalidError: the shares contradict each other.
+// Background returns the rates of background flows at which each tier's links carry the
+// configured share. The error is of type InvalidError: the shares contradict each other.
 func Background(s *scenarios.Scenario, p *fabric.Plan) (BackgroundRates, error) {
 	b, t := s.Background, s.Topology
 	uplink := float64(rateOf(p, 2))

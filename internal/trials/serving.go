@@ -1,11 +1,11 @@
-// Package trials makes trials out of a scenario. A Cluster is the scenario's plan and what
-// arrives; Play runs one policy on one seed of it in one World, and gives records. Whatever
-// runs trials (an experiment, a sweep, tuning, the attribution of a gap, the choice of a
-// scale) is a loop over Play.
+// Package trials makes trials out of a scenario. A Cluster is the scenario's plan and its
+// workload. Play runs one policy on one seed of it in one World and returns records.
+// Everything that runs trials (an experiment, a sweep, tuning, the attribution of a gap,
+// the choice of a scale) is a loop over Play.
 //
-// It is the only place that lays out a fabric, reads a workload, or builds a driver, so
-// that all worlds get the same. It writes nothing and touches nothing of the host. Start
-// reading at cluster.go, then play.go.
+// Only this package lays out a fabric, reads a workload, or builds a driver, so that all
+// worlds get the same. It writes no files and changes nothing on the host. Start reading at
+// cluster.go, then play.go.
 package trials
 
 import (
@@ -25,12 +25,12 @@ import (
 // milliseconds; this is a hundred times the worst stall seen on a busy host.
 const answerTimeout = 5 * time.Second
 
-// Stagger is between the starts of trials side by side, in real time. Those of one seed meet
-// the same arrivals: in step, their peaks would fall on one another.
+// Stagger is the real time between the starts of trials side by side. Trials of one seed
+// have the same arrivals; with equal starts their peaks would coincide.
 const Stagger = time.Second
 
-// overlapLayers is how many pieces a transfer overlapped by layer leaves in
-// when the model does not say how many layers it has.
+// overlapLayers is the number of pieces of a transfer that is overlapped by layer, when the
+// model does not give its number of layers.
 const overlapLayers = 80
 
 // Trial names one run of one policy on one seed.
@@ -38,11 +38,11 @@ type Trial struct {
 	World  string
 	Policy scenarios.Policy
 	Seed   uint64
-	// Wrap, if set, puts another policy in the place of the scenario's, which it is
-	// given: a run that repeats decisions made elsewhere. It is called once per tenant.
+	// Wrap, if set, receives the scenario's policy and returns the one to use instead, such
+	// as one that repeats earlier decisions. It is called once per tenant.
 	Wrap func(scheduler.Policy) scheduler.Policy
-	// Stopwatch times decisions, in nanoseconds of any clock; nil leaves them untimed, so
-	// that equal trials give equal records.
+	// Stopwatch returns the nanoseconds of any clock, to time decisions. With nil they are
+	// not timed, so that equal trials give equal records.
 	Stopwatch func() int64
 }
 
@@ -73,8 +73,8 @@ func Names(p *fabric.Plan, ids []fabric.NodeID) []string {
 	return out
 }
 
-// State builds the scheduler's view of an idle cluster: the static three of the
-// oracle's four maps come from the plan.
+// State builds the scheduler's view of an idle cluster: three of the oracle's four maps are
+// static and come from the plan.
 func State(s *scenarios.Scenario, p *fabric.Plan) (*scheduler.State, error) {
 	o := scheduler.Oracle{Tier: make([]uint8, len(p.Prefill)*len(p.Decode))}
 	for i, from := range p.Prefill {

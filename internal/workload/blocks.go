@@ -2,8 +2,8 @@ package workload
 
 import "math"
 
-// mender turns rows into requests' blocks: ceil(tokens/512) ids a row, each
-// id at most once in it. It counts what it mends.
+// mender turns rows into requests' blocks: ceil(tokens/512) ids per row, each at most once. It
+// counts its repairs.
 type mender struct {
 	report *TraceReport
 	used   map[uint64]struct{} // ids of all rows; filled on first need
@@ -11,7 +11,7 @@ type mender struct {
 	rows   []TraceRow
 }
 
-// blocks returns the row's ids, mended, or nil when it has none.
+// blocks returns the row's repaired ids, or nil when it has none.
 func (m *mender) blocks(row *TraceRow) []uint64 {
 	if len(row.IDs) == 0 {
 		m.report.WithoutIDs++
@@ -55,8 +55,8 @@ func firstRepeat(ids []uint64) int {
 	return len(ids)
 }
 
-// fresh returns an id that no row of the trace holds. The search goes down
-// from the top of the range, where dense ids do not reach.
+// fresh returns an id that no row of the trace holds. The search goes down from the top of the
+// range, which ids that count from 0 do not reach.
 func (m *mender) fresh() uint64 {
 	if m.used == nil {
 		m.used = map[uint64]struct{}{}

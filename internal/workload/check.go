@@ -7,8 +7,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// The scenarios package has validated what it loaded. These checks are for
-// scenarios built in code: a wrong value ends in an error, not in a loop or a panic.
+// The scenarios package has validated what it loaded. These checks are for scenarios built in
+// code: a wrong value gives an error, not an endless loop or a panic.
 
 // field is one number and the range it must lie in.
 type field struct {

@@ -6,8 +6,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// FlowRequest is one explicit transfer, with its draws fixed in advance like a
-// Request's.
+// FlowRequest is one explicit transfer, with its draws fixed in advance as in a Request.
 type FlowRequest struct {
 	ID       int           // position in start order, 0-based
 	Start    time.Duration // paper time since the trial's start
@@ -16,5 +15,5 @@ type FlowRequest struct {
 	// Via lists the switches the path crosses, in order; empty leaves the path to PathDraws.
 	Via       []string
 	TieBreak  uint64
-	PathDraws []uint64 // one a stream, as in Request
+	PathDraws []uint64 // one per stream, as in Request
 }

@@ -10,11 +10,10 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// LoadFlows returns the explicit transfers of a workload of kind flows, in
-// start order (equal starts keep the file's order), with their draws. A flow file
-// is read and checked by the scenario's own rules, see scenarios.ReadFlows: its faults
-// are *scenarios.Error with file and line. A file that cannot be read, or
-// that holds no flow, is an *InputError.
+// LoadFlows returns the explicit transfers of a workload of kind flows, in start order (equal
+// starts keep the file's order), with their draws. A flow file is read and checked by the rules
+// of scenarios (scenarios.ReadFlows): its faults are *scenarios.Error with file and line. For a
+// file that cannot be read or has no flow, the error is an *InputError.
 func LoadFlows(s *scenarios.Scenario, seed uint64) ([]FlowRequest, error) {
 	w := s.Workload
 	if w.Kind != scenarios.WorkloadFlows || w.Flows == nil {
@@ -61,7 +60,7 @@ func readFlowFile(s *scenarios.Scenario) (list []scenarios.Flow, err error) {
 	return s.ReadFlows(name, f)
 }
 
-// openInput opens a file that the scenario names under a key.
+// openInput opens a file that is the value of a scenario key.
 func openInput(key, name string) (*os.File, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -70,7 +69,7 @@ func openInput(key, name string) (*os.File, error) {
 	return f, nil
 }
 
-// checkFlow is for scenarios made in Go, which nothing has validated yet.
+// checkFlow is for scenarios made in Go, which are not validated yet.
 func checkFlow(f scenarios.Flow) error {
 	switch {
 	case f.From == "" || f.To == "":

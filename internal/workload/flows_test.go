@@ -59,7 +59,7 @@ func TestFlowFileGivesTheSameAsTheList(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// TestDocumentedFlowLineLoads takes the line that flows-example.yaml shows its readers.
+// TestDocumentedFlowLineLoads loads the example line in flows-example.yaml.
 func TestDocumentedFlowLineLoads(t *testing.T) {
 	t.Parallel()
 	text, ok := scenarios.Embedded("flows-example")

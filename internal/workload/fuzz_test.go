@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzTraceLine checks that no line panics, that what is accepted lies in its
-// ranges, and that it survives being written and read again.
+// FuzzTraceLine checks that no line causes a panic, that accepted values are in their ranges,
+// and that a row is the same after writing and reading it again.
 func FuzzTraceLine(f *testing.F) {
 	for _, seed := range []string{
 		`{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}`,
@@ -54,7 +54,7 @@ func FuzzTraceLine(f *testing.F) {
 func checkMended(t *testing.T, row TraceRow) {
 	t.Helper()
 	if row.InputTokens == 0 || row.InputTokens > 1<<20 {
-		return // dropped before, or only slow
+		return // such rows are dropped before, or are only slow
 	}
 	m := mender{report: &TraceReport{}, rows: []TraceRow{row}}
 	ids := m.blocks(&row)

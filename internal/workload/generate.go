@@ -8,10 +8,10 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Generate makes the requests of one trial, in arrival order, for workloads of
-// kind synthetic and trace. The seed must be one of the scenario's for a paired
-// comparison, but any will do. Trace files are opened as the scenario names
-// them; a bad line ends it with an error that begins "file:line:".
+// Generate makes the requests of one trial, in arrival order, for workloads of kind synthetic
+// and trace. Any seed is possible; a paired comparison needs one of the scenario's. Trace files
+// are opened by their names in the scenario. A bad line gives an error that begins with
+// "file:line:".
 func Generate(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	if err := checkStreams(s); err != nil {
 		return nil, Report{}, err
@@ -49,7 +49,7 @@ func finish(reqs []Request, streams, tenants int, seed uint64) {
 	}
 }
 
-// describe fills in the figures that hold for any kind.
+// describe fills in the figures that are common to all kinds.
 func (r *Report) describe(reqs []Request) {
 	r.Requests = len(reqs)
 	if len(reqs) == 0 {

@@ -2,11 +2,10 @@ package workload
 
 import "fmt"
 
-// InputError is a fault of what the user gave: a trace or flow file that is missing,
-// broken or empty. It is told apart from faults of this program and of the
-// host since another file mends it.
+// InputError is a fault of the user's input: a trace or flow file that is missing, broken or
+// empty. It is separate from faults of this program and host, since another file solves it.
 type InputError struct {
-	File string // as the scenario names it; "" when Err says which
+	File string // as the scenario names it; "" when Err names it
 	Line int    // 1-based; 0 for the file as a whole
 	Err  error
 }
@@ -22,5 +21,5 @@ func (e *InputError) Error() string {
 	return e.Err.Error()
 }
 
-// Unwrap gives the fault itself.
+// Unwrap returns the fault itself.
 func (e *InputError) Unwrap() error { return e.Err }

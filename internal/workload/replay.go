@@ -11,10 +11,10 @@ import (
 
 // replay reads the scenario's trace and turns its window into requests.
 //
-// The arrival of a row is (trace time - Start + jitter) / RateScale, the jitter a
-// uniform draw in [0, Spread) that depends on seed and line alone, so that
-// another window gives a row the same jitter. Without Spread the file's own instants stay,
-// however coarse (Mooncake's conversation trace has one every 3 s).
+// The arrival of a row is (trace time - Start + jitter) / RateScale. The jitter is a uniform
+// draw in [0, Spread) that depends only on seed and line, so that a row has the same jitter in
+// every window. Without Spread the file's instants are kept, even if they are coarse (Mooncake's
+// conversation trace has one every 3 s).
 func replay(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	t := s.Workload.Trace
 	if err := checkTrace(t); err != nil {

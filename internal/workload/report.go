@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Report says what was generated or read, and what had to be mended on the way.
-// It is meant to be shown: a replay that cut, dropped or padded something must
-// say so beside its results.
+// Report says what was generated or read, and what was repaired. Show it to the user: a replay
+// that cut, dropped or padded something must say so with its results.
 type Report struct {
 	Kind     string `json:"kind"` // synthetic | trace
 	Requests int    `json:"requests"`
@@ -19,8 +18,8 @@ type Report struct {
 	DistinctInstants int     `json:"distinct_instants"`
 	MeanPromptTokens float64 `json:"mean_prompt_tokens"`
 	MeanOutputTokens float64 `json:"mean_output_tokens"`
-	// PromptsCut and OutputsCut count synthetic lengths that were cut to [min, max]:
-	// the more there are, the further the mean lies from the one asked for.
+	// PromptsCut and OutputsCut count synthetic lengths that were cut to [min, max]: the more there
+	// are, the further the mean is from the configured one.
 	PromptsCut int `json:"prompts_cut"`
 	OutputsCut int `json:"outputs_cut"`
 	// SharedRequests and SharedBlocks count synthetic requests with a group
@@ -31,22 +30,21 @@ type Report struct {
 	Trace *TraceReport `json:"trace,omitempty"`
 }
 
-// TraceReport counts what a trace file held and how its oddities were treated;
-// each rule is stated at the field. A clean trace has zeros after Rows.
+// TraceReport counts the contents of a trace file and its irregularities. The rule for each is
+// stated at its field. A regular trace has zeros after Rows.
 type TraceReport struct {
 	File string `json:"file"`
-	// Lines counts lines read, Rows the well-formed ones, of which Outside fell
-	// before the window. Lines behind the window's end or behind the
-	// last wanted request are not read at all.
+	// Lines counts lines read, Rows the well-formed ones, of which Outside fell before the window.
+	// Lines after the window's end or after the last wanted request are not read at all.
 	Lines   int `json:"lines"`
 	Rows    int `json:"rows"`
 	Outside int `json:"outside_window"`
 	// RateScale divided the gaps: 2 replays twice as fast.
 	RateScale float64 `json:"rate_scale"`
-	// SpreadNS is the width of the seeded jitter, 0 when arrival times are the file's.
+	// Spread is the width of the seeded jitter, 0 when arrival times are the file's.
 	Spread time.Duration `json:"spread_ns"`
 
-	// BlankLines hold only white space and are passed over.
+	// BlankLines contain only white space and are ignored.
 	BlankLines int `json:"blank_lines"`
 	// BadLines were skipped because the scenario asked for it; BadExamples
 	// are the first few messages.
@@ -54,29 +52,30 @@ type TraceReport struct {
 	BadExamples []string `json:"bad_examples,omitempty"`
 	// UnknownFields counts rows with fields that this format does not have; they are ignored.
 	UnknownFields int `json:"rows_with_unknown_fields"`
-	// EmptyPrompts are rows with input_length 0: nothing to prefill, the row is dropped.
+	// EmptyPrompts are rows with input_length 0: they are dropped, since there is nothing to
+	// prefill.
 	EmptyPrompts int `json:"empty_prompts_dropped"`
-	// ZeroOutputs are rows with output_length 0: raised to 1, since the KV cache
-	// travels and a first token is due.
+	// ZeroOutputs are rows with output_length 0: raised to 1, since the KV cache is moved and there
+	// is a first token.
 	ZeroOutputs int `json:"zero_outputs_raised"`
-	// WithoutIDs are rows whose hash_ids are absent, null or empty: they share nothing.
+	// WithoutIDs are rows whose hash_ids are absent, null or empty: they share no prefix.
 	WithoutIDs int `json:"rows_without_ids"`
-	// SurplusIDs are rows with more ids than blocks: the surplus is cut off.
+	// SurplusIDs are rows with more ids than blocks: the extra ids are dropped.
 	SurplusIDs int `json:"rows_with_surplus_ids"`
-	// MissingIDs are rows with fewer ids than blocks: the tail is filled up
-	// with ids that no other row has.
+	// MissingIDs are rows with fewer ids than blocks: the missing ones become ids that no other row
+	// has.
 	MissingIDs int `json:"rows_with_missing_ids"`
-	// RepeatedIDs are rows that hold an id twice, which no prefix can: blocks
-	// from the repetition on get ids that no other row has.
+	// RepeatedIDs are rows with an id twice, which is impossible in a prefix: from the repetition
+	// on, blocks get ids that no other row has.
 	RepeatedIDs int `json:"rows_with_repeated_ids"`
 	// PrefixConflicts are rows with an id that followed another block in an
 	// earlier row, so that equal ids do not mean equal prefixes. They are kept as they are.
 	PrefixConflicts int `json:"rows_with_prefix_conflicts"`
 }
 
-// Remarks say in words what a reader of results must know of a replayed trace: whether its
-// instants were kept, and what in it was odd and how it was treated. A synthetic
-// workload has none.
+// Remarks describes a replayed trace for the reader of results: whether its instants were kept,
+// and which irregularities it had and how they were treated. A synthetic workload has no
+// remarks.
 func (r *Report) Remarks() []string {
 	t := r.Trace
 	if t == nil {

@@ -5,8 +5,8 @@ import (
 	"math/rand/v2"
 )
 
-// The names of the random streams. A stream's draws depend on the seed and its
-// name alone, so that subsystems cannot disturb each other.
+// The names of the random streams. A stream's draws depend only on the seed and its name, so
+// that subsystems cannot change each other's draws.
 const (
 	streamArrivals = "arrivals"
 	streamPrompts  = "prompts"
@@ -24,16 +24,16 @@ func stream(seed uint64, name string) *rand.PCG {
 	return rand.NewPCG(mix(seed), mix(h.Sum64()))
 }
 
-// indexed returns a stream of its own for element i of a named stream: its
-// draws do not depend on how many elements came before.
+// indexed returns a separate stream for element i of a named stream: its draws do not depend on
+// the elements before it.
 func indexed(seed uint64, name string, i int) *rand.PCG {
 	h := fnv.New64a()
 	h.Write([]byte(name))
 	return rand.NewPCG(mix(seed), mix(h.Sum64()^mix(uint64(i))))
 }
 
-// draws gives a request's tie-break and one path draw a stream. More streams
-// extend the list; they do not change its beginning.
+// draws returns a request's tie-break and one path draw per stream. More streams extend the list
+// and do not change its beginning.
 func draws(seed uint64, id, streams int) (tieBreak uint64, paths []uint64) {
 	src := indexed(seed, streamDraws, id)
 	tieBreak = src.Uint64()
@@ -44,8 +44,8 @@ func draws(seed uint64, id, streams int) (tieBreak uint64, paths []uint64) {
 	return tieBreak, paths
 }
 
-// tenant gives a request to one of n tenants, each as likely. Those of 2 tenants are each
-// split in two by 4, and so on.
+// tenant assigns a request to one of n tenants with equal probability. With 4 tenants the
+// requests of each of 2 are split in two, and so on.
 func tenant(seed uint64, id, n int) int {
 	if n <= 1 {
 		return 0

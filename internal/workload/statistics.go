@@ -2,9 +2,8 @@ package workload
 
 import "time"
 
-// Statistics describes a trace. Prefix hits are those of one cache that
-// never forgets: a block hits when its row's prefix up to it was all seen in
-// earlier rows.
+// Statistics describes a trace. Prefix hits are those of one unlimited cache: a block is a hit
+// when its row's whole prefix up to it occurred in earlier rows.
 type Statistics struct {
 	Rows             int           `json:"rows"`
 	Span             time.Duration `json:"span_ns"` // from first to last row
@@ -17,12 +16,12 @@ type Statistics struct {
 	Blocks           int           `json:"blocks"`
 	DistinctIDs      int           `json:"distinct_ids"`
 	HitBlocks        int           `json:"hit_blocks"`
-	FullyCovered     int           `json:"rows_fully_covered"` // rows with ids, all of them hits
+	FullyCovered     int           `json:"rows_fully_covered"` // rows with ids that are all hits
 	// CountMismatches are rows whose number of ids is not ceil(input/512).
 	CountMismatches int `json:"rows_with_other_id_count"`
 }
 
-// HitShare returns hit blocks over blocks, 0..1; not ok without blocks.
+// HitShare returns the share of blocks that are hits, 0..1; false without blocks.
 func (s Statistics) HitShare() (float64, bool) {
 	if s.Blocks == 0 {
 		return 0, false

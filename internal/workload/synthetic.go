@@ -46,10 +46,10 @@ func synthesize(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	return reqs, report, nil
 }
 
-// newGaps returns a source of gaps between arrivals, in seconds. The mean is
-// 1/Rate and scales the very same draws, so doubling the rate halves every
-// arrival time. Poisson arrivals have exponential gaps; bursty ones gamma gaps
-// whose squared coefficient of variation is Burstiness (shape 1/Burstiness).
+// newGaps returns a source of gaps between arrivals, in seconds. The mean is 1/Rate. It only
+// scales the draws, so doubling the rate halves every arrival time. Poisson arrivals have
+// exponential gaps; bursty ones gamma gaps whose squared coefficient of variation is Burstiness
+// (shape 1/Burstiness).
 func newGaps(w *scenarios.Synthetic, seed uint64) func() float64 {
 	src := stream(seed, streamArrivals)
 	mean := 1 / w.Rate
@@ -62,8 +62,7 @@ func newGaps(w *scenarios.Synthetic, seed uint64) func() float64 {
 	return func() float64 { return mean * r.ExpFloat64() }
 }
 
-// lengths draws log-normal token counts. One draw serves one request, whatever
-// the parameters.
+// lengths draws log-normal token counts. Each request takes one draw, for any parameters.
 type lengths struct {
 	mu, sigma float64
 	min, max  int
@@ -71,9 +70,8 @@ type lengths struct {
 	cut       int // draws that fell outside [min, max]
 }
 
-// newLengths: exp(mu + sigma Z) has mean exp(mu + sigma^2/2), hence
-// mu = ln(mean) - sigma^2/2. The cut to [min, max] comes after and moves the
-// mean a little, which Report shows.
+// newLengths: exp(mu + sigma Z) has mean exp(mu + sigma^2/2), hence mu = ln(mean) - sigma^2/2.
+// The later cut to [min, max] changes the mean a little, which Report shows.
 func newLengths(l scenarios.LengthTokens, seed uint64, name string) *lengths {
 	return &lengths{
 		mu: math.Log(l.Mean) - l.Sigma*l.Sigma/2, sigma: l.Sigma,
@@ -103,7 +101,7 @@ type prefixer struct {
 	scenarios.Prefix
 	blockTokens int
 	rng         *rand.Rand
-	groups      map[int][]uint64 // ids of each group's prefix, as far as it was needed
+	groups      map[int][]uint64 // ids of each group's prefix, as far as needed so far
 	next        uint64
 }
 
@@ -114,11 +112,10 @@ func newPrefixer(p scenarios.Prefix, blockTokens int, seed uint64) *prefixer {
 	}
 }
 
-// draw returns the ids of a prompt's blocks, and how many of them are shared.
-// Membership and group are drawn for every request, so that changing the share
-// does not change the group of those who share. The shared part is rounded to
-// whole blocks and stays within the prompt's full blocks: a block that other
-// prompts extend cannot be partial.
+// draw returns the ids of a prompt's blocks, and how many of them are shared. Membership and
+// group are drawn for every request, so that changing the share does not change the groups. The
+// shared part is rounded to whole blocks and stays within the prompt's full blocks: a block that
+// other prompts extend cannot be partial.
 func (p *prefixer) draw(tokens int) (ids []uint64, shared int) {
 	member := p.rng.Float64() < p.Share
 	group := p.rng.Float64()
@@ -136,8 +133,8 @@ func (p *prefixer) draw(tokens int) (ids []uint64, shared int) {
 	return ids, shared
 }
 
-// prefix returns the first n block ids of group g. Ids depend on group and
-// depth alone, so equal ids always have equal predecessors.
+// prefix returns the first n block ids of group g. Ids depend only on group and depth, so equal
+// ids always have equal predecessors.
 func (p *prefixer) prefix(g, n int) []uint64 {
 	ids := p.groups[g]
 	for len(ids) < n {

@@ -57,8 +57,8 @@ func digest(reqs []Request) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// TestSameSeedSameBytes fails when a change of code or library moves the draws:
-// results of two versions would then not be comparable, which a changelog must say.
+// TestSameSeedSameBytes fails when a change of code or library changes the draws: results of the
+// two versions are then not comparable, and the changelog must say so.
 func TestSameSeedSameBytes(t *testing.T) {
 	t.Parallel()
 	if runtime.GOARCH != "amd64" {

@@ -221,7 +221,7 @@ func TestEmptyPromptsAreDropped(t *testing.T) {
 func TestRowsWithoutIDField(t *testing.T) {
 	t.Parallel()
 	s := replayOf(t, `{"timestamp": 0, "input_length": 191378, "output_length": 5}`+"\n")
-	s.Engine.BlockTokens = 16 // allowed: no ids to count in 512s
+	s.Engine.BlockTokens = 16 // allowed: there are no ids, which stand for 512 tokens
 	reqs, report := generate(t, s, 1)
 	assert.Nil(t, reqs[0].Blocks)
 	assert.Equal(t, 1, report.Trace.WithoutIDs)
@@ -362,7 +362,7 @@ func TestStatisticsOfAHandWrittenTrace(t *testing.T) {
 	defer func() { require.NoError(t, f.Close()) }()
 	rows, _, err := ReadTrace(f, "hand.jsonl", ReadOptions{})
 	require.NoError(t, err)
-	// Counted by eye in testdata/README.md.
+	// Counted by hand in testdata/README.md.
 	assert.Equal(t, Statistics{
 		Rows: 5, Span: 3 * time.Second, DistinctInstants: 2, LeastPerInstant: 2, MostPerInstant: 3,
 		MeanInput: 1280, MeanOutput: 3, OneTokenOutputs: 2,

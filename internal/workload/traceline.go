@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// TraceBlockTokens is the block that hash_ids count in: 512 tokens, by the format.
+// TraceBlockTokens is the number of tokens per id in hash_ids: 512 by the format.
 const TraceBlockTokens = 512
 
-// TraceRow is one line of a trace as it stands in the file.
+// TraceRow is one line of a trace as in the file.
 type TraceRow struct {
 	Line int // in the file, 1-based
 	// At is the row's timestamp less the file's first timestamp.
 	At time.Duration
 	// InputTokens and OutputTokens may be 0 here.
 	InputTokens, OutputTokens int
-	// IDs are the hash_ids, one a block of TraceBlockTokens; nil when the row has none.
+	// IDs are the hash_ids, one per block of TraceBlockTokens; nil when the row has none.
 	IDs []uint64
 }
 
@@ -31,12 +31,12 @@ type rawRow struct {
 	unknown       bool // has fields beyond the format's
 }
 
-// maxTimestamp bounds timestamps to what a float64 of milliseconds holds exactly.
+// maxTimestamp bounds timestamps to the milliseconds that a float64 represents exactly.
 const maxTimestamp = 1 << 53
 
-// parseLine parses one JSON object of a trace. Field names are case-sensitive;
-// of a name given twice the last counts, as in most JSON readers. Ids may use all
-// 64 bits: they never pass through a float.
+// parseLine parses one JSON object of a trace. Field names are case-sensitive; if a name occurs
+// twice the last one counts, as in most JSON readers. Ids may use all 64 bits, since they are
+// never converted to a float.
 func parseLine(line []byte) (rawRow, error) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil {
@@ -67,8 +67,8 @@ func parseLine(line []byte) (rawRow, error) {
 	return row, nil
 }
 
-// number reads a JSON number from 0 to limit. A number in quotes is refused:
-// what wrote it may have meant another unit or a date.
+// number reads a JSON number from 0 to limit. A number in quotes is refused, since it may be
+// another unit or a date.
 func number(fields map[string]json.RawMessage, name string, limit float64) (float64, error) {
 	raw, ok := fields[name]
 	if !ok {
@@ -96,7 +96,7 @@ func tokens(fields map[string]json.RawMessage, name string) (int, error) {
 	return int(v), nil
 }
 
-// excerpt keeps messages short whatever the line holds.
+// excerpt keeps messages short for any line.
 func excerpt(raw []byte) string {
 	const most = 40
 	if len(raw) > most {
@@ -105,7 +105,7 @@ func excerpt(raw []byte) string {
 	return string(raw)
 }
 
-// jsonError drops the decoder's Go types from a message meant for trace authors.
+// jsonError removes the decoder's Go types from a message for authors of traces.
 func jsonError(err error) error {
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError

@@ -14,29 +14,28 @@ const maxLine = 16 << 20
 
 // ReadOptions choose the part of a trace to read.
 type ReadOptions struct {
-	// Start and Length are the window in trace time; Length 0 is to the end.
+	// Start and Length are the window in trace time; Length 0 means to the end.
 	Start, Length time.Duration
-	// MaxRows ends the reading after that many rows of the window; 0 is no limit.
+	// MaxRows ends the reading after that many rows of the window; 0 means no limit.
 	MaxRows int
-	// SkipBadLines counts lines that cannot be read instead of ending with an
-	// error. It does not excuse disorder.
+	// SkipBadLines counts lines that cannot be parsed instead of returning an error. Timestamps out
+	// of order are still an error.
 	SkipBadLines bool
 }
 
-// ReadTrace reads a trace in Mooncake's JSONL format, one object a line:
+// ReadTrace reads a trace in Mooncake's JSONL format, one object per line:
 //
 //	{"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": [one a block of 512 tokens]}
 //
-// Timestamps are milliseconds, whole or not, and count from the first one in the file: trace time 0 is
-// the first row, whether its timestamp is 0 or the Unix time. They must not decrease:
-// disorder is always an error, as a single stray timestamp would otherwise
-// move the whole replay. Rows of equal time keep the file's order.
-// A byte order mark, CRLF, white-space lines, a missing last line break and
-// unknown fields are accepted. Errors are *InputError with the line; the kernel's own
-// (a folder, a failing disk) stay recognisable in them.
+// Timestamps are milliseconds, possibly with a fraction. Trace time 0 is the first row, whether
+// its timestamp is 0 or the Unix time. Timestamps must not decrease: this is always an error,
+// since a single wrong timestamp would otherwise shift the whole replay. Rows of equal time keep
+// the file's order. A byte order mark, CRLF, white-space lines, a missing last line break and
+// unknown fields are accepted. Errors are *InputError with the line. They wrap the kernel's own
+// errors (a folder, a failing disk).
 //
-// Rows are those with Start <= At < Start+Length. The file is read as a
-// stream and only as far as needed; lines behind the window are not checked.
+// Rows are those with Start <= At < Start+Length. The file is read as a stream and only as far
+// as needed; lines after the window are not checked.
 func ReadTrace(r io.Reader, name string, o ReadOptions) ([]TraceRow, TraceReport, error) {
 	t := traceReader{in: bufio.NewReaderSize(r, 1<<16), opts: o, report: TraceReport{File: name}}
 	for {
@@ -60,7 +59,7 @@ func ReadTrace(r io.Reader, name string, o ReadOptions) ([]TraceRow, TraceReport
 	return t.rows, t.report, nil
 }
 
-// badLine is an error that SkipBadLines excuses.
+// badLine is an error that SkipBadLines only counts.
 type badLine struct{ error }
 
 func (b badLine) Unwrap() error { return b.error }
@@ -78,8 +77,8 @@ type traceReader struct {
 	lastLine int
 }
 
-// line returns the next line without its line break, valid until the next
-// call; io.EOF at the end. A line that is too long is consumed whole.
+// line returns the next line without its line break, valid until the next call; io.EOF at the
+// end. A line that is too long is skipped completely.
 func (t *traceReader) line() ([]byte, error) {
 	t.buf = t.buf[:0]
 	tooLong := false
@@ -112,8 +111,7 @@ func (t *traceReader) line() ([]byte, error) {
 	return t.buf, nil
 }
 
-// take parses a line and keeps its row when it lies in the window; done says
-// that nothing further is wanted.
+// take parses a line and keeps its row if it is in the window; done: no more lines are needed.
 func (t *traceReader) take(line []byte) (done bool, err error) {
 	if len(bytes.TrimSpace(line)) == 0 {
 		t.report.BlankLines++
@@ -153,7 +151,7 @@ func (t *traceReader) take(line []byte) (done bool, err error) {
 	return t.opts.MaxRows > 0 && len(t.rows) >= t.opts.MaxRows, nil
 }
 
-// tolerate counts a bad line where the options allow it, else returns the error.
+// tolerate counts a bad line if the options allow it, else returns the error.
 func (t *traceReader) tolerate(err error) error {
 	const examples = 5
 	var bad badLine

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// WriteTrace writes rows in Mooncake's JSONL format, one a line. Timestamps are
-// milliseconds; what is finer than one is written as a decimal fraction,
-// so that ReadTrace gives the same rows back. Rows must be in time order.
+// WriteTrace writes rows in Mooncake's JSONL format, one per line. Timestamps are milliseconds,
+// with a decimal fraction if needed, so that ReadTrace returns the same rows. Rows must be in
+// time order.
 func WriteTrace(w io.Writer, rows []TraceRow) error {
 	out := bufio.NewWriter(w)
 	var line []byte
@@ -48,9 +48,9 @@ func appendRow(line []byte, r *TraceRow) []byte {
 	return append(line, "]}\n"...)
 }
 
-// TraceRows turns generated requests into rows, so that a synthetic workload can be
-// kept and shared as a trace. Arrivals are rounded down to whole milliseconds, as in the public
-// traces. The blocks must count TraceBlockTokens each.
+// TraceRows turns generated requests into rows, so that a synthetic workload can be kept and
+// shared as a trace. Arrivals are rounded down to whole milliseconds, as in the public traces.
+// Each block must have TraceBlockTokens tokens.
 func TraceRows(reqs []Request, blockTokens int) ([]TraceRow, error) {
 	if blockTokens != TraceBlockTokens {
 		return nil, errors.New("a trace counts blocks of 512 tokens: generate the requests with engine.blockTokens: 512")

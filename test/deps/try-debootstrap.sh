@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
-# Runs README's two commands where nothing is installed: a minimal Debian made by
-# debootstrap, entered by chroot. It checks that scripts/deps.sh tells a user without
-# root what to do; that `make demo`, by a user with sudo, installs what is missing,
-# builds, and runs the quickstart on a lab that really stands in there; that nothing of
-# the lab is left; that a second scripts/deps.sh changes nothing and takes under a
-# second of CPU time; and that `make test` passes with what is there then. Needs root, debootstrap
-# and a Debian mirror; takes half an hour. Not in CI.
+# Runs the README's two commands in a minimal Debian, made by debootstrap and entered by
+# chroot. It checks that scripts/deps.sh explains to a user without root what to do; that
+# `make demo`, by a user with sudo, installs the missing packages, builds, and runs the
+# quickstart on a real lab; that nothing of the lab is left; that a second scripts/deps.sh
+# changes nothing and takes less than a second of CPU time; and that `make test` then
+# passes. Needs root, debootstrap and a Debian mirror; takes half an hour. Not in CI.
 #
 #   test/deps/try-debootstrap.sh [--short] [suite]     default bookworm
 #
-# With --short, the tests of minutes are skipped or repeat themselves less often (go test
-# -short): those of rates over many seconds, of 1024 GPUs and of the calibration. MIRROR (default http://deb.debian.org/debian) and
-# KEEP=1 (leave the folder) are read from the environment, and proxies are passed on.
+# With --short (go test -short), tests of several minutes are skipped or repeat less often:
+# those of rates over many seconds, of 1024 GPUs and of the calibration. Environment: MIRROR
+# (default http://deb.debian.org/debian), KEEP=1 (keep the folder), and proxies.
 set -euo pipefail
 
 repo=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -32,8 +31,8 @@ fail() {
 
 [ "$(id -u)" -eq 0 ] || fail "root is needed for debootstrap and chroot"
 command -v debootstrap >/dev/null || fail "install debootstrap first"
-# In namespaces of its own for mounts and processes, whatever is mounted or started in
-# the new root ends with this script, even if it is killed.
+# With separate mount and process namespaces, all mounts and processes in the new root end
+# with this script, even if it is killed.
 [ "${1:-}" = --inside ] || exec unshare --mount --propagation private --pid --fork --kill-child "$0" ${short:+--short} --inside "$suite"
 suite=$2
 
@@ -42,7 +41,7 @@ target=$work/root
 cleanup() {
   for dir in dev/pts run sys proc; do umount -R "$target/$dir" 2>/dev/null || true; done
   umount "$target" 2>/dev/null || true
-  # rm would follow into a mount that is still there.
+  # rm would also delete the contents of a remaining mount.
   if grep -q " ${target}[/ ]" /proc/self/mounts; then
     say "something is still mounted below $target: remove $work after a reboot"
   elif [ "${KEEP:-0}" = 1 ]; then
@@ -111,7 +110,7 @@ if grep -sqx kvagent "$target"/proc/[0-9]*/comm; then fail "the lab left agents 
 
 packages >"$work/before"
 say "deps.sh again"
-# Its own CPU time: a machine may have other work.
+# CPU time, since the machine may have other work.
 TIMEFORMAT='%3U %3S'
 { time as_dev bash /src/scripts/deps.sh 2>"$work/again.log"; } 2>"$work/times" || { cat "$work/again.log"; fail "the second deps.sh"; }
 took=$(awk '{ printf "%d", 1000 * ($1 + $2) }' "$work/times")

@@ -13,11 +13,12 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// frames is what framing adds to a payload: a full segment of 1448 bytes in a frame of 1514.
+// frames is the factor that framing adds to a payload: a full segment of 1448 bytes is a frame
+// of 1514.
 const frames = 1514.0 / 1448.0
 
-// known is a cluster in which times can be computed by hand: 12500 KV bytes a
-// token, 0.2 ms of prefill a token, 30 ms a decode step, 100 Mbit/s everywhere.
+// known is a cluster in which times can be computed by hand: 12500 KV bytes and 0.2 ms of
+// prefill per token, 30 ms per decode step, 100 Mbit/s everywhere.
 const known = `name: e2e-known
 topology: {pods: 2, racksPerPod: 1, serversPerRack: 1, gpusPerServer: 1, aggsPerPod: 1, coresPerAgg: 1, nicRate: 100Mbps, linkRates: {rackUplink: 100Mbps, coreLink: 100Mbps}}
 placement: {prefill: [0], decode: [1]}
@@ -92,8 +93,8 @@ workload:
 scale: {rate: 1000, time: 1}
 `
 
-// TestLoneTransfersTakeTheirFramesOverTheRate: the emulated rate counts frames, and
-// nothing else may lengthen or shorten a transfer that has its path to itself.
+// TestLoneTransfersTakeTheirFramesOverTheRate: the emulated rate counts frames, and nothing else
+// may change the time of a transfer that is alone on its path.
 func TestLoneTransfersTakeTheirFramesOverTheRate(t *testing.T) {
 	clean(t)
 	dir := t.TempDir()

@@ -10,8 +10,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt: by the class counters of the ports,
-// of which no byte is the transfers'.
+// TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt: by the ports' counters per class;
+// background's has no bytes of transfers.
 func TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt(t *testing.T) {
 	for _, kind := range []string{"udp", "tcp"} {
 		t.Run(kind, func(t *testing.T) {
@@ -33,8 +33,8 @@ func TestBackgroundIsWhatWasAskedForAndTheOracleKnowsIt(t *testing.T) {
 	}
 }
 
-// TestOneKindOfTrafficIsServedFirst: where transfers go first, background takes nothing from
-// them; where background goes first, they get what it leaves. In both worlds.
+// TestOneKindOfTrafficIsServedFirst: if transfers are first, background takes nothing from them;
+// if background is first, they get what it leaves. In both worlds.
 func TestOneKindOfTrafficIsServedFirst(t *testing.T) {
 	mean := map[string]map[string]float64{}
 	for _, first := range []string{"transfers", "background"} {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused runs a command that must end before anything is built: with the code, with
-// the texts on stderr, nothing on stdout, and nothing left on disk or in the kernel.
+// refused runs a command that must end before anything is built: with the exit code, the texts
+// on stderr, nothing on stdout, and nothing left on disk or in the kernel.
 func refused(t *testing.T, code int, lab string, says []string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -155,7 +155,7 @@ func TestBrokenTraceLinesAreRefusedOrCounted(t *testing.T) {
 	assert.Contains(t, strings.Join(summary(t, out).Fidelity.Notes, "\n"), "skipped 2 bad lines", "the run folder says so too")
 }
 
-// TestOnlyMissingBlocksTravel sends prompts of the same blocks to the one decode instance.
+// TestOnlyMissingBlocksTravel sends prompts with the same blocks to the only decode instance.
 func TestOnlyMissingBlocksTravel(t *testing.T) {
 	absent(t, "bad-blocks")
 	blocks := func(from, n int) (ids []int) {
@@ -211,7 +211,7 @@ func TestImpossibleTraces(t *testing.T) {
 }
 
 func TestWithoutRootNothingIsTried(t *testing.T) {
-	// The user nobody may not be able to reach the checkout, but can read a folder of /tmp.
+	// The user "nobody" may have no access to the checkout, but can read a folder in /tmp.
 	dir := t.TempDir()
 	data, err := os.ReadFile(binary)
 	require.NoError(t, err)
@@ -237,7 +237,7 @@ func TestWithoutRootNothingIsTried(t *testing.T) {
 	assert.Equal(t, []string{"netkvlab"}, names(dir))
 }
 
-// TestRootWithoutPowers is root as a container has it.
+// TestRootWithoutPowers runs as root without capabilities, as in a container.
 func TestRootWithoutPowers(t *testing.T) {
 	for _, missing := range []string{"net_admin", "sys_admin"} {
 		cmd, out, errs := command(t.Context(), t.TempDir())
@@ -290,8 +290,8 @@ func TestEverySocketHasTheCongestionControlAskedFor(t *testing.T) {
 				args = append(args, "--set", "transfer.congestionControl="+set)
 			}
 			mustRun(t, args...)
-			// Connections are open before the first transfer. One with an algorithm of its
-			// own says so; ss prints the name as the first word of its details.
+			// Connections are open before the first transfer. For a connection with its own algorithm ss
+			// prints the name as the first word of its details.
 			text := mustRun(t, "exec", "bad-ccs", "p0", "--", "ss", "-tinH", "state", "established", "dport = :7000").stdout
 			details := regexp.MustCompile(`(?m)^\s+(\w+) `).FindAllStringSubmatch(text, -1)
 			require.NotEmpty(t, details, text)
@@ -379,7 +379,7 @@ func TestScenariosThatTheHostCannotCarry(t *testing.T) {
 		"up", "paper-64gpu", "--set", "name=bad-big", "--set", "topology.pods=64", "--set", "topology.serversPerRack=16", "--set", "scale.rate=100000")
 }
 
-// mounted gives a folder that is a file system of its own.
+// mounted returns a folder that is a separate file system.
 func mounted(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// BenchmarkUpDetached64GPU is the whole of `up -d paper-64gpu`, 16 agents answering
-// and connections open, and of `down`, as a user waits for them.
+// BenchmarkUpDetached64GPU measures all of `up -d paper-64gpu`, until 16 agents answer and
+// connections are open, and of `down`: the time that a user waits.
 func BenchmarkUpDetached64GPU(b *testing.B) {
 	benchLab(b, "paper-64gpu")
 }
@@ -17,7 +17,7 @@ func BenchmarkUpDetached32GPU(b *testing.B) {
 	benchLab(b, "quickstart")
 }
 
-// BenchmarkUpDetached1024GPU is the same for 256 agents; it is to take at most 5 s.
+// BenchmarkUpDetached1024GPU is the same for 256 agents; it should take at most 5 s.
 func BenchmarkUpDetached1024GPU(b *testing.B) {
 	benchLab(b, "1024gpu")
 }

@@ -26,7 +26,7 @@ func docker(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// imported makes an image of one file, with nothing pulled, and removes it at the end.
+// imported makes an image of one file without pulling anything, and removes it at the end.
 func imported(t *testing.T, name, file string) {
 	t.Helper()
 	base := filepath.Base(file)
@@ -34,11 +34,11 @@ func imported(t *testing.T, name, file string) {
 	t.Cleanup(func() { _ = exec.Command("docker", "rmi", name).Run() })
 }
 
-// TestSixteenContainersAreUpAndGoneInTime is the paper's cluster: 16 agents, wired and answering.
+// TestSixteenContainersAreUpAndGoneInTime builds the paper's cluster until its 16 agents answer.
 func TestSixteenContainersAreUpAndGoneInTime(t *testing.T) {
 	needDocker(t)
 	clean(t)
-	mustRun(t, "down", "--all") // and with it the image: making that is part of the time
+	mustRun(t, "down", "--all") // also removes the image, so that making it is part of the time
 	up := mustRun(t, "up", "-d", "paper-64gpu", "--runtime", "docker")
 	t.Cleanup(func() { _ = exec.Command(binary, "down", "paper-64gpu").Run() })
 	var d struct {
@@ -94,7 +94,7 @@ func TestPsShowsWhatAgentsUse(t *testing.T) {
 	})
 }
 
-// inspected flattens what docker inspect says of a container to "Config.User" and its like.
+// inspected flattens the output of docker inspect to keys like "Config.User".
 func inspected(t *testing.T, name string) map[string]string {
 	t.Helper()
 	var all []map[string]any
@@ -117,8 +117,8 @@ func inspected(t *testing.T, name string) map[string]string {
 	return out
 }
 
-// securityTable reads the table of docs/security.md: per key the value for an agent that
-// needs no capability and for one that does.
+// securityTable reads the table of docs/security.md: per key the values for an agent that needs
+// no capability and for one that needs one.
 func securityTable(t *testing.T) map[string][2]string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "security.md"))
@@ -144,7 +144,7 @@ func TestContainersMayDoWhatTheDocumentSays(t *testing.T) {
 	read := func(name string) []string {
 		return strings.Fields(sh(t, "cat /proc/sys/net/ipv4/tcp_"+name+"_congestion_control"))
 	}
-	controls := map[string]int{"reno": 0} // which every kernel gives to everybody
+	controls := map[string]int{"reno": 0} // every kernel allows it to every user
 	allowed := strings.Join(read("allowed"), " ")
 	for _, c := range read("available") {
 		if !strings.Contains(" "+allowed+" ", " "+c+" ") {
@@ -159,7 +159,7 @@ func TestContainersMayDoWhatTheDocumentSays(t *testing.T) {
 			value := strings.ReplaceAll(strings.ReplaceAll(want[column], "LAB", "e2e-secure"), "NODE", "p0")
 			assert.Equal(t, value, got[key], "%s with %s", key, control)
 		}
-		// Whatever it may not do, it can do its work.
+		// The restricted agents can still do their work.
 		mustRun(t, "run", "e2e-secure")
 		assert.Contains(t, mustRun(t, "inspect", "e2e-secure", "--output", "json").stdout, `"congestion_control": "`+control+`"`)
 		mustRun(t, "down", "e2e-secure")
@@ -246,7 +246,7 @@ func TestNameOfAContainerThatIsNotOurs(t *testing.T) {
 	assert.Equal(t, "created", docker(t, "inspect", "-f", "{{.State.Status}}", "netkvlab.e2e-name.p0"), "not ours to remove")
 }
 
-// TestContainersAreFoundByLabel: a lab of which nothing but containers is left.
+// TestContainersAreFoundByLabel: only the containers of a lab are left.
 func TestContainersAreFoundByLabel(t *testing.T) {
 	needDocker(t)
 	clean(t)
@@ -261,7 +261,7 @@ func TestContainersAreFoundByLabel(t *testing.T) {
 	assert.Contains(t, mustRun(t, "down", "e2e-label").stdout, "nothing to remove")
 }
 
-// TestLeashOfContainers: killed without a chance to clean up, `up` leaves no agent that works.
+// TestLeashOfContainers: after `up` was killed without a clean-up, no agent still works.
 func TestLeashOfContainers(t *testing.T) {
 	needDocker(t)
 	clean(t)

@@ -26,7 +26,7 @@ func with(t *testing.T, host string, args ...string) outcome {
 	return finish(t, cmd, out, errs)
 }
 
-// short is a temporary folder whose name leaves room for a socket's path.
+// short is a temporary folder with a short name, since a socket's path has a length limit.
 func short(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "nke2e")
@@ -62,13 +62,13 @@ func TestEnginesThatCannotBeUsed(t *testing.T) {
 		}
 		assert.Equal(t, 1, strings.Count(o.stderr, "netkvlab: "), "%s: one line: %s", tt.name, o.stderr)
 		assert.Equal(t, left, leftovers(t), tt.name)
-		// An engine that is not there is no obstacle to what needs none.
+		// Commands that need no engine work without one.
 		for _, args := range [][]string{{"up", "-d", scenario(t, "e2e-engine")}, {"ps"}, {"down", "e2e-engine"}} {
 			o := with(t, tt.host, args...)
 			assert.Zero(t, o.code, "%s: %v: %s", tt.name, args, o.stderr)
 		}
 	}
-	// Root that may not pass over the rights of files, as in a locked-down service.
+	// Root without the capability to ignore file permissions, as in a restricted service.
 	require.NoError(t, os.Chown(old, 1000, 1000))
 	require.NoError(t, os.Chmod(old, 0o600))
 	cmd, out, errs := command(t.Context(), t.TempDir())
@@ -82,7 +82,7 @@ func TestEnginesThatCannotBeUsed(t *testing.T) {
 	assert.Equal(t, left, leftovers(t), "permission denied")
 }
 
-// engine is a Docker engine of the test's own, whose end harms nobody.
+// engine is a separate Docker engine for the test, which may be stopped at any time.
 type engine struct {
 	t                *testing.T
 	host, dir, roots string
@@ -98,7 +98,7 @@ func ownEngine(t *testing.T, data string) *engine {
 	e.start()
 	t.Cleanup(func() {
 		e.stop(unix.SIGTERM)
-		// An engine that was killed forgets what it had mounted.
+		// An engine that was killed leaves its mounts behind.
 		sh(t, "awk '{print $5}' /proc/self/mountinfo | grep '^"+data+"' | sort -r | xargs -r -n 1 umount -l")
 	})
 	return e
@@ -126,7 +126,7 @@ func (e *engine) stop(s syscall.Signal) {
 	e.cmd = nil
 }
 
-// run starts an experiment in containers of the engine and waits until it is under way.
+// run starts an experiment in containers of the engine and waits until its trials run.
 func (e *engine) run(lab, out string) (*exec.Cmd, *buffer) {
 	e.t.Helper()
 	s := scenarioOn(e.t, "docker", lab, "requests: 8", "requests: 40")
@@ -150,7 +150,7 @@ func TestEngineThatIsRestartedMidRunTakesTheAgentsWithIt(t *testing.T) {
 	absent(t, "e2e-restart") // before the engine ends
 	out := filepath.Join(t.TempDir(), "run")
 	cmd, errs := e.run("e2e-restart", out)
-	e.stop(unix.SIGTERM) // which ends containers, as a restart does
+	e.stop(unix.SIGTERM) // this ends the containers, as a restart does
 	e.start()
 	_ = cmd.Wait()
 	assert.Equal(t, 1, cmd.ProcessState.ExitCode(), errs)
@@ -167,7 +167,7 @@ func TestEngineThatIsKilledMidRunIsMissedOnlyAtTheEnd(t *testing.T) {
 	absent(t, "e2e-engineless") // before the engine ends
 	out := filepath.Join(t.TempDir(), "run")
 	cmd, errs := e.run("e2e-engineless", out)
-	e.stop(unix.SIGKILL) // the containers live on, and so does the run
+	e.stop(unix.SIGKILL) // the containers keep running, and so does the run
 	_ = cmd.Wait()
 	assert.Equal(t, 1, cmd.ProcessState.ExitCode(), errs)
 	assert.Contains(t, errs.String(), "its containers' processes have ended, but not their records: when the engine answers again, `netkvlab down e2e-engineless` removes those too")
@@ -187,7 +187,7 @@ func TestLabRemembersItsEngine(t *testing.T) {
 	absent(t, "e2e-recall") // before the engine ends
 	o := with(t, e.host, "up", "-d", scenarioOn(t, "docker", "e2e-recall"))
 	require.Zero(t, o.code, o.stderr)
-	// From here on nobody names the engine, as under a sudo that drops DOCKER_HOST.
+	// From here on DOCKER_HOST is not set, as under a sudo that drops it.
 	mustRun(t, "run", "e2e-recall")
 	assert.NotContains(t, mustRun(t, "ps").stdout, "damaged")
 	assert.Contains(t, mustRun(t, "inspect", "e2e-recall").stdout, "decode")

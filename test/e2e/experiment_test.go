@@ -52,8 +52,8 @@ func quickstart(t *testing.T, runtime string) {
 func TestNetworkAwarePolicyShiftsTiersOnThePapersCluster(t *testing.T) {
 	clean(t)
 	out := filepath.Join(t.TempDir(), "run")
-	// The scenario as it is takes nine minutes; fewer requests, shorter answers and three
-	// fabrics side by side take two.
+	// The full scenario takes nine minutes. With fewer requests, shorter answers and three fabrics
+	// side by side it takes two.
 	mustRun(t, "up", "paper-64gpu", "--out", out, "--policies", "rr,cla,netkv-full", "--seeds", "1,2,3", "--parallel", "3", "--set", "scale.rate=800",
 		"--set", "workload.synthetic.requests=120", "--set", "workload.synthetic.output.mean=40", "--set", "workload.synthetic.output.max=64")
 	g := summary(t, out).Worlds[results.WorldPacket]
@@ -69,8 +69,8 @@ func TestNetworkAwarePolicyShiftsTiersOnThePapersCluster(t *testing.T) {
 	assert.LessOrEqual(t, cla.Transfer.Mean, rr.Transfer.Mean)
 }
 
-// TestBothWorldsAgreeOnRoundRobin: round robin decides the same whatever the
-// network does, so nothing but transport lies between its two worlds.
+// TestBothWorldsAgreeOnRoundRobin: round robin ignores the network, so its two worlds differ
+// only by transport.
 func TestBothWorldsAgreeOnRoundRobin(t *testing.T) {
 	clean(t)
 	out := filepath.Join(t.TempDir(), "run")

@@ -16,7 +16,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// frameShare is what framing adds to a payload: 1514 bytes on the link carry 1448.
+// frameShare is the factor that framing adds to a payload: 1514 bytes on the link carry 1448.
 const frameShare = 1514.0 / 1448
 
 // tiers is a cluster whose instance i0 has a neighbour at every tier: i1 on its server,
@@ -49,12 +49,12 @@ func TestFlowsTakeThePathsTheyAreGiven(t *testing.T) {
 	mustRun(t, "up", file, "--out", out)
 	rows := records(t, out)
 	require.Len(t, rows, 7)
-	want := map[string]int64{} // payload a link must have carried
+	want := map[string]int64{} // payload that a link must have carried
 	var halves []float64       // of the fluid time: two transfers that share an uplink
 	for i, tt := range []struct {
 		what string
 		tier int
-		gbps float64  // of the narrowest link, shared with nobody
+		gbps float64  // of the narrowest link, without other traffic
 		path []string // nil: any
 	}{
 		{"on one server", 0, 3600, []string{"i0", "i1"}},
@@ -80,9 +80,9 @@ func TestFlowsTakeThePathsTheyAreGiven(t *testing.T) {
 		ideal := float64(r.PayloadBytes) * 8 / tt.gbps / 1e6 * frameShare
 		t.Logf("%-22s %8.2f ms, fluid %8.2f ms", tt.what, r.TransferMS, ideal)
 		switch {
-		case tt.gbps == 25 && tt.tier == 2: // TCP shares as it likes for so short a time
+		case tt.gbps == 25 && tt.tier == 2: // TCP's shares are random over such a short time
 			halves = append(halves, r.TransferMS/ideal)
-		case tt.tier > 0: // 5 ms on a server: the host's own speed decides
+		case tt.tier > 0: // 5 ms on a server: this depends on the host's own speed
 			assert.Greater(t, r.TransferMS, 0.97*ideal, tt.what)
 		}
 		for h := range path[1:] {
@@ -95,8 +95,8 @@ func TestFlowsTakeThePathsTheyAreGiven(t *testing.T) {
 	carried(t, links(t, out), want)
 }
 
-// carried compares the counters of all links with the payload that has to have crossed
-// them: elsewhere there are acknowledgements only.
+// carried compares the counters of all links with the payload that they must have carried. Other
+// links carry only acknowledgements.
 func carried(t *testing.T, got, want map[string]int64) {
 	t.Helper()
 	var largest int64
@@ -113,8 +113,8 @@ func carried(t *testing.T, got, want map[string]int64) {
 	}
 }
 
-// TestFluidModelOfTwelveFlows compares packet completion times with the right answers
-// of the fluid model. TCP is no fluid: single flows may differ, the median may not.
+// TestFluidModelOfTwelveFlows compares packet completion times with the right answers of the
+// fluid model. TCP is not a fluid: single flows may differ, but not the median.
 func TestFluidModelOfTwelveFlows(t *testing.T) {
 	absent(t, "bad-maxmin-tiny")
 	out := filepath.Join(t.TempDir(), "run")

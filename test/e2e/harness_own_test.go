@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLeftoversAreOfTheseTestsOnly: somebody else may run the same binary on this host.
-// One of our own processes is seen, which shows that the search finds any.
+// TestLeftoversAreOfTheseTestsOnly: others may run the same binary on this host. The search must
+// find one of our own processes, which shows that it works.
 func TestLeftoversAreOfTheseTestsOnly(t *testing.T) {
 	before := leftovers(t)
-	// run gives a process that runs until it is killed, as a program of our name.
+	// run starts a process with our program's name that runs until it is killed.
 	run := func(env ...string) {
 		fake := filepath.Join(t.TempDir(), "netkvlab")
 		sleep, err := exec.LookPath("sleep")

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// outcome is what a finished command left.
+// outcome is the result of a finished command.
 type outcome struct {
 	code           int
 	stdout, stderr string
@@ -125,7 +125,7 @@ func mustRun(t *testing.T, args ...string) outcome {
 // sh runs a shell command on the host and returns what it prints.
 func sh(t *testing.T, script string) string {
 	t.Helper()
-	// Not the test's context, which has ended when its clean-up runs.
+	// The test's own context has ended when its clean-up runs.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, "sh", "-c", script).Output()
@@ -140,15 +140,16 @@ func network(t *testing.T) string {
 sysctl -a 2>/dev/null | grep -E '^net\.' | grep -vE 'random|nf_conntrack_count|netfilter.nf_conntrack'`)
 }
 
-// startedEnv is in the environment of what these tests start: it tells their processes
-// from those of others who run the same binary on this host.
+// startedEnv is in the environment of the processes that these tests start, to separate them
+// from other processes of the same binary on this host.
 const startedEnv = "NETKVLAB_E2E"
 
 // testLabs are the names of the labs that these tests make, as a regular expression.
 const testLabs = `(sweep-)?(e2e|bad)-[^./]*|paper-64gpu|` + calibrate.Lab
 
-// leftovers is everything of these tests' labs that is visible on the host: names,
-// mounts, processes, sockets, folders, containers. What ended is for its parent to reap.
+// leftovers is everything of these tests' labs that is visible on the host: names, mounts,
+// processes, sockets, folders, containers. It ignores ended processes, which their parents have
+// to reap.
 func leftovers(t *testing.T) string {
 	t.Helper()
 	return sh(t, fmt.Sprintf(`exec 2>/dev/null
@@ -164,7 +165,7 @@ docker ps -aq --no-trunc --filter label=io.netkvlab.lab --format '{{.ID}} {{.Lab
 true`, testLabs, startedEnv, os.Getpid()))
 }
 
-// long skips a test of minutes where somebody asked for a short run.
+// long skips a test of several minutes in a short run.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -172,7 +173,7 @@ func long(t *testing.T) {
 	}
 }
 
-// rounds is how often a test repeats itself: fewer times in a short run.
+// rounds is the number of repetitions of a test, smaller in a short run.
 func rounds() int {
 	if testing.Short() {
 		return 4
@@ -180,7 +181,7 @@ func rounds() int {
 	return 20
 }
 
-// ours picks the labs that these tests make; others on this host are not ours to remove.
+// ours selects the labs of these tests. They must not remove other labs of this host.
 func ours(labs []string) []string {
 	return slices.DeleteFunc(labs, func(name string) bool { return !strings.HasPrefix(name, "e2e-") && !strings.HasPrefix(name, "bad-") })
 }
@@ -201,8 +202,8 @@ func clean(t *testing.T) {
 	})
 }
 
-// absent checks at the test's end that nothing of the named lab is left. Unlike
-// clean it does not mind other labs, so it also holds where others work on the host.
+// absent checks at the test's end that nothing of the named lab is left. Unlike clean it ignores
+// other labs, so it also works when others use the host.
 func absent(t *testing.T, lab string) {
 	t.Helper()
 	t.Cleanup(func() {
@@ -214,7 +215,7 @@ func absent(t *testing.T, lab string) {
 	})
 }
 
-// nothingOf fails where a namespace, mount, process, socket or folder of a lab is left.
+// nothingOf fails if a namespace, mount, process, socket or folder of a lab is left.
 func nothingOf(t *testing.T, lab string) {
 	t.Helper()
 	require.Empty(t, sh(t, fmt.Sprintf(`ls /run/netns 2>/dev/null | grep '^%[1]s\.'
@@ -225,8 +226,8 @@ docker ps -aq --filter label=io.netkvlab.lab=%[1]s 2>/dev/null
 grep -lsz '^NETKVLAB_LAB=%[1]s$' /proc/[0-9]*/environ || true`, lab)), "left of %s", lab)
 }
 
-// links gives the bytes that crossed each direction of each link, from the last
-// samples of a run folder's links.csv.
+// links returns the bytes that each direction of each link has carried, from the last samples of
+// a run folder's links.csv.
 func links(t *testing.T, dir string) map[string]int64 {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, results.LinksFile))
@@ -245,8 +246,7 @@ func links(t *testing.T, dir string) map[string]int64 {
 	return out
 }
 
-// bothRuntimes runs a test with processes and, where there is an engine, with containers:
-// what holds for one holds for the other.
+// bothRuntimes runs a test with processes and, if there is an engine, with containers.
 func bothRuntimes(t *testing.T, test func(t *testing.T, runtime string)) {
 	t.Helper()
 	for _, runtime := range []string{scenarios.RuntimeProcess, scenarios.RuntimeDocker} {
@@ -259,7 +259,7 @@ func bothRuntimes(t *testing.T, test func(t *testing.T, runtime string)) {
 	}
 }
 
-// needDocker skips a test where no engine answers, or fails it where one must.
+// needDocker skips a test if no engine answers, or fails it if an engine is required.
 func needDocker(t *testing.T) {
 	t.Helper()
 	err := exec.Command("docker", "version").Run()

@@ -17,7 +17,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// A shell inside of a lab asks for its removal: the lab is gone, and the shell goes on.
+// A shell inside a lab requests its removal: the lab is removed, the shell keeps running.
 func TestDownFromInsideTheLab(t *testing.T) {
 	for _, tt := range []struct{ name, enter string }{
 		{"ip netns exec", "ip netns exec e2e-inside.d0"},
@@ -38,8 +38,8 @@ func TestDownFromInsideTheLab(t *testing.T) {
 	}
 }
 
-// guest is a process in a node's network that the lab did not start. It says goodbye when
-// it is asked to end.
+// guest is a process in a node's network that the lab did not start. It prints a line when it is
+// asked to end.
 func guest(t *testing.T, name string, args ...string) (pid int, lines *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.Command(name, append(args, "bash", "-c", `trap 'echo bye; exit' TERM; echo ready; while :; do read -t 1 <> <(:); done`)...)
@@ -68,11 +68,11 @@ func TestDownLeavesOthersProcessesAlone(t *testing.T) {
 	assert.FileExists(t, fmt.Sprintf("/proc/%d/comm", pid), "it still runs")
 	assert.Equal(t, "1\n", sh(t, fmt.Sprintf("nsenter -t %d -n ip -o link | wc -l", pid)), "with lo alone")
 	nothingOf(t, "e2e-guest")
-	// What exec started is the lab's, and hears of its end.
+	// Processes that exec started belong to the lab and are asked to end.
 	assert.Contains(t, out, "which `netkvlab exec` had started")
 	require.True(t, lines.Scan())
 	assert.Equal(t, "bye", lines.Text())
-	// The name is free.
+	// The lab's name is free again.
 	mustRun(t, "up", "-d", s)
 	mustRun(t, "down", "e2e-guest")
 }
@@ -127,7 +127,7 @@ func TestUpOfADamagedLabSaysSo(t *testing.T) {
 	mustRun(t, "down", "e2e-again")
 }
 
-// What a shell ignores when it starts a program is ignored by the program.
+// Signals that a shell ignores when it starts a program stay ignored in the program.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	clean(t)
 	s := scenario(t, "e2e-ignore", "requests: 8", "requests: 16", "policies: [rr, netkv-full]", "policies: [rr]")

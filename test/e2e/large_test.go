@@ -16,8 +16,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/lab"
 )
 
-// TestAThousandGPUs builds the 1024-GPU cluster, asks each of its 256 agents, moves a few
-// KV caches through it and takes it away. How long that takes is a benchmark's matter.
+// TestAThousandGPUs builds the 1024-GPU cluster, queries each of its 256 agents, moves a few KV
+// caches through it and removes it. A benchmark measures the time.
 func TestAThousandGPUs(t *testing.T) {
 	long(t)
 	absent(t, "e2e-large")
@@ -37,7 +37,7 @@ func TestAThousandGPUs(t *testing.T) {
 		bytes += proportional(t, n.Agent.PID)
 	}
 	assert.Equal(t, map[string]int{"prefill": 128, "decode": 128}, roles)
-	// The rest of 4 GiB is the kernel's: 0.3 MiB a namespace, 1 MiB a process, sockets.
+	// The rest of 4 GiB is for the kernel: 0.3 MiB per namespace, 1 MiB per process, sockets.
 	t.Logf("256 agents use %d MiB", bytes>>20)
 	assert.Less(t, bytes, int64(3<<30))
 
@@ -50,8 +50,8 @@ func TestAThousandGPUs(t *testing.T) {
 	nothingOf(t, "e2e-large")
 }
 
-// proportional is a process's share of the host's memory (PSS): what it shares with
-// others counts in parts.
+// proportional is a process's proportional set size (PSS): memory shared by several processes
+// counts in equal parts.
 func proportional(t *testing.T, pid int) int64 {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

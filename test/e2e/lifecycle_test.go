@@ -43,8 +43,8 @@ func TestTwentyTimesUpAndDown(t *testing.T) {
 	})
 }
 
-// TestKilledAtAnyInstant kills `up` at random instants of its life, from the first
-// namespace to the run, and expects `down` to leave nothing.
+// TestKilledAtAnyInstant kills `up` at random instants, from the first namespace to the run, and
+// expects `down` to leave nothing.
 func TestKilledAtAnyInstant(t *testing.T) {
 	bothRuntimes(t, func(t *testing.T, runtime string) {
 		clean(t)
@@ -133,7 +133,7 @@ func TestOneInterruptionMayComeTwice(t *testing.T) {
 	clean(t)
 	s := scenario(t, "e2e-timeout", "requests: 8", "requests: 400")
 	out := filepath.Join(t.TempDir(), "run")
-	cmd := exec.Command("timeout", "15", binary, "up", s, "--out", out) // which signals the process and its group
+	cmd := exec.Command("timeout", "15", binary, "up", s, "--out", out) // timeout signals the process and its group
 	errs, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
@@ -168,7 +168,7 @@ func TestDownNeedsNoScenarioAndNoState(t *testing.T) {
 				cmd, out, errs := command(ctx, "/", "down", "e2e-lost")
 				cmd.Env = []string{"HOME=/nonexistent", "PATH=" + os.Getenv("PATH")}
 				if host, ok := os.LookupEnv("DOCKER_HOST"); ok && tt.name == "state folder gone" {
-					// Which engine it was stood in that folder, and nowhere else.
+					// Only that folder contained the engine's address.
 					cmd.Env = append(cmd.Env, "DOCKER_HOST="+host)
 				}
 				require.NoError(t, cmd.Run(), errs)

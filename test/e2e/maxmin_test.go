@@ -36,15 +36,15 @@ transfer: {streams: 1, congestionControl: %s, timeout: 2m}
 scale: {rate: 1000}
 `
 
-// TestPacketsMeetTheFluidModelAtTheMedian replays the max-min reference cases, paths as
-// given, and compares each completion time with that of the flow world, which carries
-// frames over the same links (a longer transfer is also one that meets more others, so
-// framing is no factor on completion times). Where ports serve flows in turn, max-min
-// shares are what packets should get, at any load. Where they queue in order of arrival,
-// TCP shares as TCP does: the spread is printed, and the median held to only at the
-// loads where it holds (docs/fidelity.md has the others).
+// TestPacketsMeetTheFluidModelAtTheMedian replays the max-min reference cases with their paths,
+// and compares each completion time with that of the flow world. The flow world carries frames
+// over the same links, because framing is not a constant factor on completion times: a longer
+// transfer also meets more others. If ports serve flows in turn, packets should get max-min
+// shares at any load. If ports queue in order of arrival, TCP decides the shares. Then the
+// spread is only printed, and the median is checked only at the loads where it agrees
+// (docs/fidelity.md has the others).
 func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
-	long := os.Getenv("NETKVLAB_LONG") != "" // some minutes more
+	long := os.Getenv("NETKVLAB_LONG") != "" // takes some minutes more
 	for _, tc := range []struct {
 		name, queueing, congestion string
 		held, always               bool
@@ -71,7 +71,7 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 		}
 		t.Run(tc.name+" "+tc.queueing+" "+tc.congestion, func(t *testing.T) {
 			if !long {
-				t.Parallel() // the host carries four of these; figures for the page are taken one by one
+				t.Parallel() // the host carries four of these at once; the figures in the docs were measured one at a time
 			}
 			lab := "e2e-maxmin-" + tc.name + "-" + tc.queueing + "-" + tc.congestion
 			absent(t, lab)
@@ -97,8 +97,8 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 			f := summary(t, out).Fidelity
 			t.Logf("packet / fluid of %d flows: median %.3f; 1 %% %.3f, 10 %% %.3f, 90 %% %.3f, 99 %% %.3f; %s %v",
 				len(ratios), at(50), at(1), at(10), at(90), at(99), f.Verdict, f.Reasons)
-			// Frames are 4.6 % longer than payload and make every flow late by that at least
-			// and, through those it meets, by little more.
+			// Frames are 4.6 % longer than payload. Every flow is late by at least that, and by a little
+			// more because of the flows that it meets.
 			assert.InDelta(t, frameShare, analysis.Percentile(stretch, 50), 0.04, "the flow world against the reference")
 			if tc.held {
 				assert.InDelta(t, 1, at(50), 0.03)
@@ -107,11 +107,11 @@ func TestPacketsMeetTheFluidModelAtTheMedian(t *testing.T) {
 	}
 }
 
-// place finds the parts of the reference's names: h211 is the second host of the second
-// rack of the third pod, t21 its rack's switch, a20 a switch of the pod, c01 of the core.
+// place matches the parts of the reference's names: h211 is the second host of the second rack
+// of the third pod, t21 is its rack's switch, a20 a switch of the pod, and c01 a core switch.
 var place = regexp.MustCompile(`^([htac])(\d)(\d)(\d?)$`)
 
-// reference writes a case of reference flows as a scenario's and returns its completion times.
+// reference writes a reference case as a flow file and returns its completion times.
 func reference(t *testing.T, from, file string) (fct []float64) {
 	t.Helper()
 	data, err := os.ReadFile(from)
@@ -122,7 +122,7 @@ func reference(t *testing.T, from, file string) (fct []float64) {
 			Bytes int64    `json:"bytes"`
 			Path  []string `json:"path"`
 			FCT   float64  `json:"fct_s"`
-			NS3   float64  `json:"ns3_fct_s"` // instead, where packets were simulated
+			NS3   float64  `json:"ns3_fct_s"` // the completion time instead, if packets were simulated
 		} `json:"flows"`
 	}
 	require.NoError(t, json.Unmarshal(data, &ref))
@@ -141,7 +141,7 @@ func reference(t *testing.T, from, file string) (fct []float64) {
 	}
 	var lines strings.Builder
 	for _, f := range ref.Flows {
-		if f.NS3 > 0 { // of bytes that are the cluster's / 1000
+		if f.NS3 > 0 { // there the bytes are the cluster's / 1000
 			f.FCT, f.Bytes = f.NS3, 1000*f.Bytes
 		}
 		var nodes []string

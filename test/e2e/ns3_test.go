@@ -19,9 +19,9 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// TestPacketsTakeTheTimesOfNS3 replays flows of which ns-3 has simulated the packets
-// (testdata/ns3-*-1m.json, each with how), on the same paths, with the same buffers. The
-// mean of the busy case is printed only: there ns-3 loses seconds to timeouts.
+// TestPacketsTakeTheTimesOfNS3 replays flows that ns-3 has simulated packet by packet
+// (testdata/ns3-*-1m.json, each with its method), on the same paths and with the same buffers.
+// The mean of the busy case is only printed: there ns-3 loses seconds to timeouts.
 func TestPacketsTakeTheTimesOfNS3(t *testing.T) {
 	long := os.Getenv("NETKVLAB_LONG") != "" // four minutes more
 	for _, tc := range []struct {
@@ -70,8 +70,8 @@ func TestPacketsTakeTheTimesOfNS3(t *testing.T) {
 	}
 }
 
-// TestAcknowledgementsWaitBehindTheDataOfOthers has the last two flows of the light case: the
-// second is alone on its links, and its acknowledgements cross the link that the first fills.
+// TestAcknowledgementsWaitBehindTheDataOfOthers uses the last two flows of the light case. The
+// second is alone on its links, but its acknowledgements cross the link that the first fills.
 func TestAcknowledgementsWaitBehindTheDataOfOthers(t *testing.T) {
 	absent(t, "e2e-acks")
 	dir := t.TempDir()
@@ -93,8 +93,8 @@ func TestAcknowledgementsWaitBehindTheDataOfOthers(t *testing.T) {
 	}
 }
 
-// noneWronglyAlone compares the class alone with what this counts by itself: a flow is
-// alone if no other's data were on its links or on its acknowledgements' way back.
+// noneWronglyAlone compares the class alone with a separate count: a flow is alone if no other's
+// data were on its links or on its acknowledgements' way back.
 func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record) {
 	t.Helper()
 	links := func(nodes []string) map[string]bool {
@@ -130,7 +130,7 @@ func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record
 			t.Logf("flow %d alone on its links, its acknowledgements not: %.0f ms, %.0f alone", p.ID, p.TransferMS, ideal)
 		default:
 			alone++
-			// A full queue is a third of a second; a host that is busy may cost the rest.
+			// A full queue is a third of a second; the rest is for a busy host.
 			assert.Less(t, p.TransferMS, 1.1*ideal+100, "flow %d, which would take %.1f ms alone", p.ID, ideal)
 		}
 	}
@@ -145,7 +145,7 @@ func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record
 		t.Logf("%-9s %3d, packet / replay %.3f at the median, %.3f at 90 %%, %+.1f ms of the mean", c.Class, c.N, c.P50, c.P90, c.ExcessMS)
 	}
 	if check == nil {
-		check = &results.AloneCheck{} // none was
+		check = &results.AloneCheck{} // no transfer was alone
 	}
 	assert.Equal(t, alone, check.N)
 	assert.Zero(t, check.BackUnknown)

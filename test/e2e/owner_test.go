@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Else the first run under sudo would leave a netkvlab-runs that later ones, of the
-// same user without sudo, cannot write to.
+// Otherwise the first run under sudo would leave a netkvlab-runs that the same user's later runs
+// without sudo could not write to.
 func TestRunFolderUnderSudoGoesToTheOwnerOfWhatIsAroundIt(t *testing.T) {
 	t.Parallel()
 	const caller, other, root = "12345", "54321", "0"
 	for _, tt := range []struct {
 		name               string
-		home, runs         string // owners before; no runs: not there
+		home, runs         string // owners before; empty runs: it does not exist
 		args               []string
 		runsAfter, isAfter string
 	}{

@@ -38,15 +38,15 @@ func TestTrialsSideBySideLeaveTheFolderOfASerialRun(t *testing.T) {
 		a, b := &runs[0][i], &runs[1][i]
 		require.Equal(t, a.Key(), b.Key(), "record %d", i)
 		assert.Equal(t, results.Completed, b.Status, b.Key())
-		if a.Policy == "rr" { // decides the same whatever the network does
+		if a.Policy == "rr" { // its decisions do not depend on the network
 			assert.Equal(t, [2]string{a.Prefill, a.Decode}, [2]string{b.Prefill, b.Decode}, b.Key())
 			assert.Equal(t, a.PayloadBytesEmulated, b.PayloadBytesEmulated, b.Key())
 		}
 	}
 }
 
-// gone checks that nothing is left of the labs that a run made side by side; unlike clean
-// it does not mind other labs.
+// gone checks that nothing is left of a run's labs side by side; unlike clean it ignores other
+// labs.
 func gone(t *testing.T, name string) {
 	t.Helper()
 	for _, lab := range []string{name, name + "-2", name + "-3", name + "-4"} {
@@ -161,7 +161,7 @@ func TestParallelRefusesWhatMakesNoSense(t *testing.T) {
 	}
 }
 
-// setAside takes a calibration that this host has out of the way until the test's end.
+// setAside moves this host's calibration, if any, to another place until the test's end.
 func setAside(t *testing.T) {
 	t.Helper()
 	file := filepath.Join(host.CalibrationDir, "calibration.json")
@@ -175,7 +175,7 @@ func setAside(t *testing.T) {
 			return
 		}
 		require.NoError(t, os.RemoveAll(file))
-		_ = os.Remove(host.CalibrationDir) // which the first calibration makes
+		_ = os.Remove(host.CalibrationDir) // the first calibration makes it again
 	})
 }
 
@@ -216,8 +216,8 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 	assert.Contains(t, up.stderr, "cautious constants")
 }
 
-// The command runs where there are no labs but its own, since --all means all: with a /run and
-// a /var/cache of its own.
+// --all removes all labs, so the command runs with a separate /run and /var/cache, where there
+// are no other labs.
 func TestDownAllLeavesTheCalibration(t *testing.T) {
 	script := fmt.Sprintf(`export DOCKER_HOST=unix:///nonexistent
 mount -t tmpfs none /run; mount -t tmpfs none /var/cache

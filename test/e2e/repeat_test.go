@@ -17,8 +17,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// steady keeps every decode instance computing during a trial of some five seconds, so that a
-// stop of an agent is seen by a timer of its.
+// steady keeps every decode instance computing during a trial of about five seconds, so that one
+// of an agent's timers shows a stop of the agent.
 var steady = []string{
 	"requests: 8", "requests: 24", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 150, sigma: 0, min: 150, max: 150}",
 	"seeds: [1]", "seeds: [1, 2]", "[rr, netkv-full]", "[rr, cla, netkv-full]",
@@ -31,7 +31,7 @@ func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
 	cmd, stdout, errs := command(t.Context(), t.TempDir(), "up", scenario(t, "e2e-spoil", steady...), "--worlds", "packet", "--out", out)
 	require.NoError(t, cmd.Start())
 	waitFor(t, 2*time.Minute, "the third trial", func() bool { return strings.Contains(errs.String(), "(trial 3 of 6)") })
-	time.Sleep(2 * time.Second) // into the middle of it
+	time.Sleep(2 * time.Second) // until the middle of the trial
 	pid := agentOf(t, "e2e-spoil", "d0")
 	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
 	time.Sleep(100 * time.Millisecond)
@@ -56,8 +56,8 @@ func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
 	assert.Equal(t, 24, strings.Count(string(aside), "\n"))
 }
 
-// TestARunThatOverloadsTheHostIsNotRepeated: a scale at which this host cannot carry the
-// packets is the run's own doing.
+// TestARunThatOverloadsTheHostIsNotRepeated: a scale at which this host cannot carry the packets
+// is a fault of the run itself.
 func TestARunThatOverloadsTheHostIsNotRepeated(t *testing.T) {
 	absent(t, "e2e-heavy")
 	out := filepath.Join(t.TempDir(), "run")
@@ -98,7 +98,7 @@ figure: {metric: transfer_mean, policy: netkv-full, baseline: rr}
 	out := filepath.Join(dir, "out")
 	for _, stop := range []struct {
 		signal unix.Signal
-		rows   int // that must be there before
+		rows   int // must exist before
 	}{{unix.SIGINT, 2}, {unix.SIGKILL, 10}} {
 		cmd, _, errs := command(t.Context(), dir, "sweep", file, "--parallel", "2", "--out", out)
 		require.NoError(t, cmd.Start())

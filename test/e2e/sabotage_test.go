@@ -16,11 +16,11 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// TestSabotageIsCaughtWithItsReason harms a standing lab or its host in ten ways, each
-// of which leaves every transfer complete and every figure plausible.
+// TestSabotageIsCaughtWithItsReason damages a running lab or its host in ten ways. Each of them
+// leaves every transfer complete and every figure plausible.
 func TestSabotageIsCaughtWithItsReason(t *testing.T) {
-	// in runs a shell command in a node's namespace once the first trial has begun: what
-	// is wrong before, `run` refuses.
+	// in runs a shell command in a node's namespace after the first trial has begun, since `run`
+	// refuses a lab that is damaged before.
 	in := func(script string, nodes ...string) func(t *testing.T, errs *buffer) func() {
 		return func(t *testing.T, errs *buffer) func() {
 			begun(t, errs)
@@ -62,7 +62,7 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 			begun(t, errs)
 			limits := sh(t, "cat /proc/sys/net/ipv4/tcp_mem")
 			restore := func() { sh(t, "echo '"+strings.TrimSpace(limits)+"' > /proc/sys/net/ipv4/tcp_mem") }
-			t.Cleanup(restore) // of the whole host, so in any case
+			t.Cleanup(restore) // it applies to the whole host, so restore it in any case
 			sh(t, "echo 20 40 80 > /proc/sys/net/ipv4/tcp_mem")
 			return restore
 		}},
@@ -70,7 +70,7 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			absent(t, "e2e-sabotage")
 			edits := []string{"requests: 8", "requests: 24", "[rr, netkv-full]", "[rr]", "timeout: 20s", "timeout: 3s", "output: {mean: 8, sigma: 0, min: 1, max: 8}", "output: {mean: 2, sigma: 0, min: 1, max: 2}",
-				"scale: {rate: 400, time: 1}", "scale: {rate: 400, time: 1}\nlimits: {repeats: 0}"} // a repetition would be good
+				"scale: {rate: 400, time: 1}", "scale: {rate: 400, time: 1}\nlimits: {repeats: 0}"} // a repetition would have the verdict good
 			mustRun(t, "up", "-d", scenario(t, "e2e-sabotage", edits...))
 			out := filepath.Join(t.TempDir(), "run")
 			cmd, _, errs := command(t.Context(), t.TempDir(), "run", "e2e-sabotage", "--worlds", "packet", "--strict", "--out", out)
@@ -96,11 +96,12 @@ func begun(t *testing.T, errs *buffer) {
 
 func spin(d time.Duration) {
 	for begun := time.Now(); time.Since(begun) < d; {
-		continue // on purpose
+		continue // an intentional busy loop
 	}
 }
 
-// hog runs a loop on every CPU until it is ended; under SCHED_FIFO before any other program.
+// hog runs a loop on every CPU until end is called. With SCHED_FIFO it has priority over other
+// programs.
 func hog(t *testing.T, policy uint32, loop func()) (end func()) {
 	t.Helper()
 	quit, done := make(chan struct{}), make(chan error)
@@ -134,7 +135,7 @@ func hog(t *testing.T, policy uint32, loop func()) (end func()) {
 	}
 }
 
-// TestCleanRunsAreGood: the other half, without which the test above proves nothing.
+// TestCleanRunsAreGood: without this, the test above would prove nothing.
 func TestCleanRunsAreGood(t *testing.T) {
 	clean(t)
 	_, err := exec.LookPath("nft")

@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNoThreadIsLeftInALab: entering a namespace sticks to a thread, and one that
-// came loose in a lab would do the host's work there.
+// TestNoThreadIsLeftInALab: entering a namespace changes a thread. If the thread were not
+// restored or ended, it would do the host's work in the lab's namespace.
 func TestNoThreadIsLeftInALab(t *testing.T) {
 	clean(t)
 	before := network(t)
@@ -28,7 +28,7 @@ func TestNoThreadIsLeftInALab(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, threads)
 	for _, th := range threads {
-		if ns, err := os.Readlink(th); err == nil { // it may have ended
+		if ns, err := os.Readlink(th); err == nil { // the thread may have ended
 			assert.Equal(t, host, ns, th)
 		}
 	}

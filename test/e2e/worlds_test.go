@@ -15,8 +15,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// The tests of this file ask both worlds the same question: `up` runs the packet world
-// and, beside it, the flow world with the same frames on its links.
+// The tests of this file check both worlds in the same way: `up` runs the packet world and also
+// the flow world with the same frames on its links.
 
 // write puts a scenario, and the files it names, into a folder.
 func write(t *testing.T, files ...string) (yaml string) {
@@ -50,9 +50,9 @@ func rowsOf(t *testing.T, dir, world string) map[string][]results.Record {
 	return out
 }
 
-// herd is 8 prefills, 8 equal idle decodes and an oracle that does not refresh. Prompts end
-// their prefills 4 ms apart, so that the order of decisions is the same in both worlds, and
-// no transfer ends before the last decision.
+// herd is 8 prefills, 8 equal idle decodes and an oracle that does not refresh. Prefills end 4
+// ms apart, so that the order of decisions is the same in both worlds, and no transfer ends
+// before the last decision.
 const herd = `name: e2e-w-herd
 topology: {pods: 2, racksPerPod: 2, serversPerRack: 4, gpusPerServer: 1, nicRate: 16Mbps, oversubscription: {rack: 1, pod: 1}}
 placement: {prefill: [0, 1, 2, 3, 4, 5, 6, 7], decode: [8, 9, 10, 11, 12, 13, 14, 15]}
@@ -102,7 +102,7 @@ func counts(rows []results.Record) map[string]int {
 	return n
 }
 
-// shared is two servers' worth of instances on both sides of one uplink of 1 Gbps.
+// shared has the instances of two servers on both sides of one uplink of 1 Gbps.
 const shared = `name: e2e-w-share
 topology: {pods: 1, racksPerPod: 2, serversPerRack: 1, gpusPerServer: 8, aggsPerPod: 1, coresPerAgg: 1, nicRate: 2Gbps, linkRates: {rackUplink: 1Gbps, coreLink: 1Gbps}}
 model: {tensorParallel: 1}
@@ -115,20 +115,21 @@ transfer: {streams: %d}
 scale: {rate: 25, time: 1}
 `
 
-// TestWorldsShareALinkByConnection: all bytes are through when the fluid says so, and equals that start
-// together end together on average. A connection that comes later takes a while to win its share.
+// TestWorldsShareALinkByConnection: all bytes arrive when the fluid model says so, and equal
+// transfers that start together end together on average. A connection that starts later needs
+// some time to reach its share.
 func TestWorldsShareALinkByConnection(t *testing.T) {
-	// 95.64 MB in frames are 100 MB: 0.8 s of the uplink.
+	// 95.64 MB are 100 MB in frames: 0.8 s of the uplink.
 	flow := func(i int, start, bytes string) string {
 		return fmt.Sprintf("      - {start: %s, from: i%d, to: i%d, bytes: %s}\n", start, i, i+8, bytes)
 	}
-	quarters := strings.Repeat(flow(1, "0s", "23.91MB"), 4) // by pairs of instances they would end at 1600 ms
+	quarters := strings.Repeat(flow(1, "0s", "23.91MB"), 4) // with shares per pair of instances they would end at 1600 ms
 	for _, tt := range []struct {
 		name    string
 		streams int
 		flows   string
 		ends    []float64 // ms
-		within  float64   // of those but the last, on average, in the packet world
+		within  float64   // of all but the last, on average, in the packet world
 	}{
 		{"one comes later", 1, flow(0, "0s", "382.56MB") + flow(1, "1600ms", "382.56MB"), []float64{4800, 6400}, 0.25},
 		{"two of four streams", 4, flow(0, "0s", "95.64MB") + flow(1, "0s", "95.64MB"), []float64{1600, 1600}, 0.1},
@@ -191,7 +192,7 @@ func TestWorldsSeeNoGainWhereThereIsNone(t *testing.T) {
 		require.NotNil(t, g.FlowCI95)
 		t.Logf("%s vs %s: packet %+.1f ± %.1f %%, flow %+.1f ± %.1f %%", g.Policy, g.Baseline, *g.PacketPct, *g.PacketCI95, *g.FlowPct, *g.FlowCI95)
 		found++
-		slack := max(*g.PacketCI95, 5) // ten batches of few requests: the interval itself is rough
+		slack := max(*g.PacketCI95, 5) // the interval itself is not accurate, with ten batches of few requests
 		assert.Greater(t, *g.PacketPct, -slack, "faster than %s by nothing", g.Baseline)
 		if g.Baseline == "netkv-topo" {
 			assert.Less(t, *g.PacketPct, slack)

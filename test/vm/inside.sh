@@ -1,6 +1,6 @@
 # shellcheck shell=dash
 # Runs inside the virtual machine: a lab's whole life on a kernel with modules and
-# without a hash seed. Says what it checks; the first thing that is wrong ends it.
+# without a hash seed. Prints what it checks, and stops at the first fault.
 fail() {
   echo "FAILED: $*"
   exit 1

@@ -6,12 +6,12 @@
 #   test/vm/run.sh netkvlab doctor
 #   test/vm/run.sh -f my.yaml netkvlab up my.yaml
 #
-# The command's output is this script's stdout and its exit code this script's. The
-# machine has busybox, bin/netkvlab as /bin/netkvlab, and each FILE in /files, which is
-# the working folder; it has no network and no disk. The kernel's console goes to
+# This script has the command's output on stdout, and its exit code. The machine has
+# busybox, bin/netkvlab as /bin/netkvlab, and each FILE in /files, which is the working
+# folder. It has no network and no disk. The kernel's console goes to
 # bin/vm/console.log. Environment: VM_TIMEOUT (seconds, 120: then exit 124), VM_CPUS
 # (2), VM_MEMORY (MiB, 1024), VM_ACCEL and VM_CPU (tcg and max: software emulation, which
-# works everywhere; kvm and host are faster where they work, which nested they may not).
+# works everywhere; kvm and host are faster, but may fail in nested virtualisation).
 #
 # The kernel package is downloaded and unpacked, never installed. Only apt packages are
 # fetched, once, into bin/vm.
@@ -104,7 +104,7 @@ initramfs() {
   lib=lib/modules/$version
   mkdir -p "$tree"/{bin,sbin,proc,sys,dev,run,tmp,etc,root,files,var} "$tree/$lib"
   cp "$cache/busybox/bin/busybox" "$tree/bin/"
-  # The kernel calls this one when it wants a module.
+  # The kernel calls modprobe when it needs a module.
   ln -s ../bin/busybox "$tree/sbin/modprobe"
   cp "$cache/kernel/$lib"/modules.{dep,alias,symbols,builtin,order} "$tree/$lib/"
   while read -r module; do
@@ -139,7 +139,7 @@ timeout --kill-after=5 "$timeout" qemu-system-x86_64 -accel "${VM_ACCEL:-tcg}" -
 }
 say "kernel $version, $((($(date +%s%N) - start) / 1000000)) ms from power on to power off"
 
-# The last line is the init script's word; without it the machine crashed.
+# The init script prints the last line; without it the machine has crashed.
 last=$(tail -n 1 "$work/output")
 case $last in
   "vm exit "*)

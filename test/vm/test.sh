@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The virtual machine lane: what this host's kernel may lack (netem, RED, DCTCP, modules)
-# and a lab's whole life, on Debian's stock kernel (see run.sh).
+# The virtual machine lane: tests features that this host's kernel may lack (netem, RED,
+# DCTCP, modules) and a lab's whole life, on Debian's stock kernel (see run.sh).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// CommandsFile lists what scripts/deps.sh installs, one command per line: its name, its
-// Debian package, and who needs it if not everybody does.
+// CommandsFile lists what scripts/deps.sh installs, one command per line: its name, its Debian
+// package, and who needs it, if not every user.
 const CommandsFile = "scripts/commands.txt"
 
 // Uses are the places ("file:line") where each command is called by its name.
 type Uses map[string][]string
 
-// FindCommands reads the Go code, the scripts and the Makefile. What is named by a
-// variable is not seen. Scripts that run inside the virtual machine are left out:
-// they have busybox.
+// FindCommands reads the Go code, the scripts and the Makefile. It does not find commands whose
+// names are in variables. It leaves out scripts that run inside the virtual machine, which have
+// busybox.
 func FindCommands(root fs.FS) (Uses, error) {
 	f := finder{uses: Uses{}, folders: map[string][]goFile{}}
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
@@ -48,7 +48,7 @@ func FindCommands(root fs.FS) (Uses, error) {
 type finder struct {
 	uses      Uses
 	folders   map[string][]goFile
-	functions map[string][][]string // of the script in hand: the calls in each
+	functions map[string][][]string // of the current script: the calls in each
 }
 
 func (f *finder) addFile(root fs.FS, name string) error {
@@ -73,19 +73,19 @@ func (f *finder) addFile(root fs.FS, name string) error {
 	return nil
 }
 
-// Holes stand in a word for what is not known from the text. They are words of the
-// shell, so that a script with holes can still be parsed.
+// Holes replace the parts of a word that are not known from the text. They are valid words of
+// the shell, so that a script with holes can still be parsed.
 const (
 	hole          = "__hole_"
 	unknown       = hole + "unknown__"
-	argumentFirst = hole + "first__" // of a function of the shell
+	argumentFirst = hole + "first__" // first argument of a shell function
 	argumentsAll  = hole + "all__"
 )
 
-// prefix is a command that runs another, which stands after its options and arguments.
+// prefix is a command that runs another one, which follows after its options and arguments.
 type prefix struct {
 	arguments int      // before the command
-	values    []string // options that take the next word
+	values    []string // options whose value is the next word
 }
 
 var prefixes = map[string]prefix{
@@ -94,20 +94,20 @@ var prefixes = map[string]prefix{
 	"taskset": {arguments: 1}, "timeout": {arguments: 1, values: []string{"-k", "-s"}}, "unshare": {values: []string{"--propagation"}}, "xargs": {values: []string{"-n", "-I", "-P"}},
 }
 
-// builtins need no package: bash brings them.
+// builtins need no package: they are part of bash.
 var builtins = strings.Fields(". : [ alias bg break cd command continue declare echo eval exec exit export false fg getopts hash " +
 	"jobs local mapfile popd printf pushd pwd read readonly return set shift shopt source test times trap true type ulimit umask unset wait")
 
 var systemFolder = regexp.MustCompile(`^(/usr)?/s?bin/`)
 
-// add takes in one call and, if that runs another command, this one too.
+// add adds one call and, if it runs another command, that command too.
 func (f *finder) add(where string, words []string) {
 	if len(words) == 0 {
 		return
 	}
 	name, rest := systemFolder.ReplaceAllString(words[0], ""), words[1:]
 	if strings.Contains(name, hole) || strings.Contains(name, "/") {
-		// A program of this project, perhaps: netkvlab exec LAB NODE -- COMMAND.
+		// This may be a program of this project: netkvlab exec LAB NODE -- COMMAND.
 		if i := slices.Index(rest, "--"); i >= 0 {
 			f.add(where, rest[i+1:])
 		}
@@ -136,7 +136,7 @@ func (f *finder) add(where string, words []string) {
 	}
 }
 
-// inner gives the command that a prefix runs.
+// inner returns the command that a prefix runs.
 func (p prefix) inner(words []string) []string {
 	left := p.arguments
 	for i := 0; i < len(words); i++ {
@@ -182,8 +182,8 @@ func ParseCommands(text string) (map[string]Command, error) {
 	return list, errors.Join(errs...)
 }
 
-// CheckCommands names what is called and not in the list, and what is in the list and
-// called nowhere.
+// CheckCommands names commands that are called but not in the list, and commands in the list
+// that are never called.
 func CheckCommands(list map[string]Command, uses Uses) []string {
 	var faults []string
 	for name, where := range uses {

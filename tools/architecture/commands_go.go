@@ -28,7 +28,7 @@ type goFunction struct {
 	parameters []string
 	variadic   bool
 	body       *ast.BlockStmt
-	calls      [][]string // command lines in it, with parameters in them
+	calls      [][]string // its command lines, with marks for parameters
 }
 
 // parameter marks a parameter of the surrounding function within a word.
@@ -36,8 +36,8 @@ func parameter(name string) string { return hole + "parameter_" + name + "__" }
 
 var parameterMark = regexp.MustCompile(hole + `parameter_(\w+?)__`)
 
-// addFolder finds the commands of a package: calls of os/exec, and calls of its own
-// functions that hand their parameters on to such a call.
+// addFolder finds the commands of a package: calls of os/exec, and calls of its own functions
+// that pass their parameters to such a call.
 func (f *finder) addFolder(files []goFile) {
 	scope := goScope{constants: map[string]string{}}
 	for _, g := range files {
@@ -72,7 +72,7 @@ func (f *finder) addFolder(files []goFile) {
 	}
 }
 
-// addGenerators takes in what `go generate` runs.
+// addGenerators adds the commands of `go generate`.
 func (f *finder) addGenerators(g goFile) {
 	for _, group := range g.file.Comments {
 		for _, c := range group.List {
@@ -84,7 +84,7 @@ func (f *finder) addGenerators(g goFile) {
 	}
 }
 
-// goScope is what a package's names mean, as far as it is of use here.
+// goScope holds those names of a package that are needed here.
 type goScope struct {
 	constants map[string]string
 	functions []*goFunction
@@ -128,8 +128,8 @@ func newFunction(name string, t *ast.FuncType, body *ast.BlockStmt) *goFunction 
 	return f
 }
 
-// commandLines gives the command lines that a call runs; within is the function that it
-// stands in, whose parameters stay in them. The outermost view, nil, has none.
+// commandLines returns the command lines that a call runs. within is the function that contains
+// the call, whose parameters stay as marks; it is nil outside of functions.
 func (s *goScope) commandLines(call *ast.CallExpr, within *goFunction) [][]string {
 	switch f := call.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -162,7 +162,7 @@ func (s *goScope) expand(name string, call *ast.CallExpr, within *goFunction) []
 	return lines
 }
 
-// fill replaces the marks of parameters by arguments. A variadic one is spread.
+// fill replaces the marks of parameters by arguments. A variadic one becomes several words.
 func (f *goFunction) fill(words, arguments []string) []string {
 	var out []string
 	for _, w := range words {
@@ -194,7 +194,7 @@ func (s *goScope) texts(args []ast.Expr, within *goFunction) []string {
 
 var verb = regexp.MustCompile(`%[-+# 0-9.\[\]]*[a-zA-Z]`)
 
-// text is the value of an expression, with holes.
+// text returns the value of an expression, with holes.
 func (s *goScope) text(e ast.Expr, within *goFunction) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:

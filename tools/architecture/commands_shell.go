@@ -8,7 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// addScript takes in the text of a script.
+// addScript adds the commands of a script.
 func (f *finder) addScript(name, text string) error {
 	if line, _, _ := strings.Cut(text, "\n"); strings.HasPrefix(line, "#!") {
 		f.add(name+":1", strings.Fields(strings.TrimPrefix(line, "#!")))
@@ -28,7 +28,7 @@ func (f *finder) addScript(name, text string) error {
 	return nil
 }
 
-// addText takes in a script within a command line. One with holes may be no script.
+// addText adds the commands of a script within a command line. With holes it may be invalid.
 func (f *finder) addText(where, text string) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(text), where)
 	if err != nil {
@@ -42,7 +42,7 @@ func (f *finder) addText(where, text string) {
 	})
 }
 
-// shellFunctions gives the calls in each function of a script.
+// shellFunctions returns the calls in each function of a script.
 func shellFunctions(file *syntax.File) map[string][][]string {
 	functions := map[string][][]string{}
 	syntax.Walk(file, func(n syntax.Node) bool {
@@ -62,7 +62,7 @@ func shellFunctions(file *syntax.File) map[string][][]string {
 	return functions
 }
 
-// addCall adds a command, or what a function of the script makes of its arguments.
+// addCall adds a command or, for a function of the script, the commands in the function.
 func (f *finder) addCall(where string, words []string, depth int) {
 	if len(words) == 0 {
 		return
@@ -79,7 +79,7 @@ func (f *finder) addCall(where string, words []string, depth int) {
 	}
 }
 
-// fill puts a function's arguments into a call in its body; false where it has none.
+// fill puts a function's arguments into a call in its body; has is false if it uses none.
 func fill(call, arguments []string) (filled []string, has bool) {
 	for _, w := range call {
 		switch {
@@ -102,7 +102,7 @@ func wordsOf(args []*syntax.Word) []string {
 	return words
 }
 
-// partsOf is a word's text with holes for what is only known when it runs.
+// partsOf returns a word's text, with holes for parts that are only known at run time.
 func partsOf(parts []syntax.WordPart) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -130,7 +130,7 @@ var (
 	makeVariable = regexp.MustCompile(`\$\([^()]*\)|\$[@<^*]`)
 )
 
-// addMakefile takes in the recipes and what $(shell ...) runs.
+// addMakefile adds the commands of recipes and of $(shell ...).
 func (f *finder) addMakefile(name, text string) error {
 	for i, line := range strings.Split(strings.ReplaceAll(text, "\\\n", "\x00"), "\n") {
 		where := fmt.Sprintf("%s, logical line %d", name, i+1)

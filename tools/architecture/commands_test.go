@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestEveryCommandThatIsCalledIsListed: what a script or a test calls is there on a
-// fresh machine, since scripts/deps.sh installs what the list names.
+// TestEveryCommandThatIsCalledIsListed: all commands that scripts and tests call exist on a new
+// machine, since scripts/deps.sh installs the listed ones.
 func TestEveryCommandThatIsCalledIsListed(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(top, CommandsFile))

@@ -7,20 +7,19 @@ import (
 	"strings"
 )
 
-// Package is what `go list -json` says of a package. Imports are those of its own
-// code; tests may look where they like.
+// Package is a package in the output of `go list -json`. Imports are those of its own code;
+// tests may import anything.
 type Package struct {
 	ImportPath string
 	Imports    []string
 }
 
-// junk are names that say nothing about what belongs inside.
+// junk are folder names that do not describe their contents.
 var junk = []string{"util", "utils", "common", "helper", "helpers", "misc", "shared"}
 
-// CheckImports lists what breaks the table, sorted. module is the import path of the
-// module; packages outside it are not looked at. Having looked at none is a fault too.
-// A row that allows more than the code needs is a fault as well, so that rows stay
-// tight; so is a row of a folder that is not there.
+// CheckImports lists the faults against the table, sorted. module is the import path of the
+// module; packages outside of it are ignored. These are faults too: no package at all, a row
+// that allows more than the code needs, and a row for a folder that does not exist.
 func CheckImports(module string, t Table, packages []Package) []string {
 	g := newGraph(module, t, packages)
 	faults := g.faults
@@ -33,7 +32,7 @@ func CheckImports(module string, t Table, packages []Package) []string {
 	return slices.Compact(faults)
 }
 
-// graph is which room imports which.
+// graph holds which rooms import which.
 type graph struct {
 	table   Table
 	scanned int
@@ -72,7 +71,7 @@ func (g *graph) fault(format string, args ...any) {
 	g.faults = append(g.faults, fmt.Sprintf(format, args...))
 }
 
-// add takes in one import of a package.
+// add adds one import of a package.
 func (g *graph) add(from Room, folder, target string) {
 	to, ok := g.table.roomOf(target)
 	if !ok || to.Folder == from.Folder {
@@ -87,8 +86,8 @@ func (g *graph) add(from Room, folder, target string) {
 	}
 }
 
-// cycles names the rooms that reach themselves. Go refuses cycles of packages; two
-// rooms can still lean on each other through different packages.
+// cycles names the rooms that import themselves through others. Go refuses cycles of packages,
+// but two rooms can still import each other through different packages.
 func (g *graph) cycles() []string {
 	var faults []string
 	for room := range g.rooms {
@@ -99,7 +98,7 @@ func (g *graph) cycles() []string {
 	return faults
 }
 
-// reaches says whether a room imports another, directly or through others.
+// reaches reports whether a room imports another, directly or through others.
 func (g *graph) reaches(from, to string) bool {
 	seen := map[string]bool{}
 	var visit func(string) bool
@@ -120,7 +119,7 @@ func (g *graph) reaches(from, to string) bool {
 	return visit(from)
 }
 
-// idleRows lists rows without a package, and entries that no import needs.
+// idleRows lists rows without a package, and unneeded entries.
 func (g *graph) idleRows() []string {
 	var faults []string
 	for _, r := range g.table {

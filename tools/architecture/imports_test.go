@@ -50,7 +50,7 @@ func table(t *testing.T) Table {
 func TestImportsFollowTheHouse(t *testing.T) {
 	t.Parallel()
 	packages := slices.Concat(list(t, top), list(t, filepath.Join(top, "tools")))
-	// The scan itself must see imports, or a clean result means nothing.
+	// The scan must find these imports; otherwise a result without faults proves nothing.
 	for from, to := range map[string]string{"/fabric": "/scenarios", "/tools/paper": "/internal/results"} {
 		require.True(t, slices.ContainsFunc(packages, func(p Package) bool {
 			return p.ImportPath == module+from && slices.Contains(p.Imports, module+to)
@@ -82,7 +82,7 @@ func TestCheckImports(t *testing.T) {
 		}
 		return p
 	}
-	// What uses every row of the sample, so that a case holds its own faults only.
+	// These use every row of the sample, so that a case has only its own faults.
 	all := []Package{
 		pkg("cmd/netkvlab", "internal/lab", "scheduler"), pkg("internal/lab", "fabric/kernel"), pkg("scenarios"), pkg("fabric", "scenarios"),
 		pkg("fabric/kernel", "fabric"), pkg("kvagent", "kvagent/engine"), pkg("kvagent/engine"), pkg("scheduler"),

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// checkFor type-checks a package and all that it needs for another system, and returns
-// what does not. Compiling the same takes ten times as long and finds no more.
+// checkFor type-checks a package and its dependencies for another system, and returns the
+// errors. Compiling takes ten times as long and finds no more errors.
 func checkFor(t *testing.T, goos, pattern string, overlay map[string][]byte) []string {
 	t.Helper()
 	folder, err := filepath.Abs(top)
@@ -37,8 +37,8 @@ func checkFor(t *testing.T, goos, pattern string, overlay map[string][]byte) []s
 	return faults
 }
 
-// TestTheCommandCompilesForMacOS: the flow world runs there, so nothing of Linux's
-// may leak into what is built everywhere.
+// TestTheCommandCompilesForMacOS: the flow world runs there, so code for all systems must not
+// use Linux-only features.
 func TestTheCommandCompilesForMacOS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads the whole program for another system")

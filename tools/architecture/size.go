@@ -17,15 +17,15 @@ type Sizes struct {
 	Rooms []string // folders directly below internal
 	Lines int      // of product code
 
-	// Named by file, line and function, or by folder and type, each with its size.
-	// Here tools are measured, too.
+	// Named by file, line and function, or by folder and type, each with its size. These include
+	// tools.
 	Functions  map[string]int // lines of a function
-	Parameters map[string]int // of a function or of a type of function; a receiver is none
+	Parameters map[string]int // of a function or of a function type, without the receiver
 	Methods    map[string]int // of a type
 }
 
-// Measure reads all code but tests, testdata and generated protocol. Rooms and lines are
-// counted in product code alone: nothing of tools and test is part of the program.
+// Measure reads all code but tests, testdata and generated protocol. Rooms and lines are counted
+// only in product code, without tools and test.
 func Measure(root fs.FS) (*Sizes, error) {
 	s := &Sizes{Functions: map[string]int{}, Parameters: map[string]int{}, Methods: map[string]int{}}
 	return s, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
@@ -51,7 +51,7 @@ func Measure(root fs.FS) (*Sizes, error) {
 	})
 }
 
-// skipFolder is for what the repository does not hold, and for test data.
+// skipFolder selects folders that are not part of the repository, and test data.
 func skipFolder(name string) bool {
 	base := path.Base(name)
 	return name != "." && (strings.HasPrefix(base, ".") || base == "testdata" || name == "bin")
@@ -93,7 +93,7 @@ func (s *Sizes) addCode(name string, text []byte) error {
 	return nil
 }
 
-// receiver names the type of a method.
+// receiver returns the type name of a method.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -108,7 +108,7 @@ func receiver(e ast.Expr) string {
 	return "?"
 }
 
-// Over lists, largest first, what is larger than the limit.
+// Over lists everything above the limit, largest first.
 func Over(limit int, sizes map[string]int) []string {
 	var names []string
 	for name, n := range sizes {

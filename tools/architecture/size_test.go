@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What the code does not keep to yet is only printed (go test -v -run TestSizes). Each
-// switch goes to true as soon as the code does, and stays there.
+// Limits that the code does not meet yet are only printed (go test -v -run TestSizes). Set a
+// switch to true as soon as the code meets its limit, and never back.
 const (
 	enforceRooms      = false
 	enforceLines      = false

@@ -1,10 +1,9 @@
-// Package architecture checks what no compiler checks: which room may import which
-// (the table of docs/architecture.md), how large types, functions and the whole may be,
-// and that the commands which scripts and tests call are among those that
-// scripts/deps.sh installs (scripts/commands.txt).
+// Package architecture checks what the compiler does not check: which room may import which (the
+// table of docs/architecture.md), the sizes of types, functions and the whole code, and that
+// scripts/deps.sh installs all commands that scripts and tests call (scripts/commands.txt).
 //
-// It is only used by its own tests. An import that the table forbids is a sign that a
-// thing lives in the wrong room; move the thing before you widen a row.
+// It is only used by its own tests. An import that the table forbids is a sign that code is in
+// the wrong room; move the code before you extend a row.
 package architecture
 
 import (
@@ -15,19 +14,19 @@ import (
 	"strings"
 )
 
-// TableFile holds the table of allowed imports, the only one that there is.
+// TableFile contains the only table of allowed imports.
 const TableFile = "docs/architecture.md"
 
-// tableHead begins the table; what stands between its columns is for readers.
+// tableHead is the first line of the table. Its middle column is only for readers.
 const tableHead = "| folder | what lives there | may import |"
 
-// Room is a folder with everything below it that has no room of its own, and the
-// rooms it may import. What those may import it may import too: whoever takes a
-// Plan takes the units in it. Any folder of a room may import any other of the same.
+// Room is a folder with everything below it that is not a separate room, and the rooms that it
+// may import. It may also import what those may import: code that uses a Plan also uses the
+// units in it. Folders of one room may import each other.
 type Room struct {
 	Folder    string
 	MayImport []string
-	Any       bool // may import every room but those that are Any themselves
+	Any       bool // may import every room except those with Any
 }
 
 // Table is one row per room.
@@ -35,8 +34,8 @@ type Table []Room
 
 var quoted = regexp.MustCompile("`([^`]+)`")
 
-// ParseTable reads the table from the text of TableFile. A row's last cell names rooms
-// in backquotes, or says "nothing of ours" or "everything".
+// ParseTable reads the table from the text of TableFile. A row's last cell has rooms in
+// backquotes, or the text "nothing of ours" or "everything".
 func ParseTable(text string) (Table, error) {
 	_, rows, found := strings.Cut(text, tableHead+"\n|---|---|---|\n")
 	if !found {
@@ -97,8 +96,8 @@ func (t Table) check() error {
 	return errors.Join(errs...)
 }
 
-// roomOf finds the room with the longest folder that holds this one. Each folder of
-// internal needs a row of its own, so none is found for internal itself.
+// roomOf finds the room with the longest folder that contains the given one. Each folder of
+// internal needs its own row, so no room is found for internal itself.
 func (t Table) roomOf(folder string) (Room, bool) {
 	var best Room
 	for _, r := range t {
@@ -109,7 +108,7 @@ func (t Table) roomOf(folder string) (Room, bool) {
 	return best, best.Folder != ""
 }
 
-// allowed follows the rows: directly or through what an allowed room may import.
+// allowed reports whether the rows allow an import, directly or through another allowed room.
 func (t Table) allowed(from, to Room) bool {
 	if from.Any {
 		return !to.Any

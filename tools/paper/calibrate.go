@@ -18,25 +18,25 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Parameter is one figure of the search: where to start, the first step as a factor, and
-// the bounds of what is plausible.
+// Parameter is one parameter of the search: its start, the first step as a factor, and its
+// plausible bounds.
 type Parameter struct {
 	Name        string
 	Start, Step float64
 	Least, Most float64
-	Decimals    int // that the scenario file will say
+	Decimals    int // in the scenario file
 }
 
-// The parameters of the search, in this order. The mean prompt is none of them: at the
-// same tokens offered a second all times grow with it, so that the best mean for a
-// point follows from the point's times (see scale).
+// The parameters of the search, in this order. The mean prompt is not among them: at equal
+// tokens per second all times grow with it, so the best mean for a point can be computed from
+// the point's times (see scale).
 const (
 	byLoad = iota
 	byShare
 	byFraction
 )
 
-// Parameters are the ones that are searched.
+// Parameters returns the parameters of the search.
 func Parameters() []Parameter {
 	return []Parameter{
 		byLoad:     {Name: "tokens offered a second", Start: 40_000, Step: 1.2, Least: 5000, Most: stableLoad},
@@ -45,16 +45,16 @@ func Parameters() []Parameter {
 	}
 }
 
-// stableLoad is the most tokens a second that round robin can be offered at Table II's
-// 250 %: three quarters of them cross pods, at 320 KiB each, and the core links have 32 GB/s
-// beside the background. The paper shows no sign of overload there. Without this bound a
-// search finds heavily loaded clusters with short prompts, which fit as well.
+// stableLoad is the most tokens per second that round robin can carry at Table II's 250 %: three
+// quarters of them cross pods, at 320 KiB each, and the core links have 32 GB/s left by the
+// background. The paper shows no overload there. Without this bound the search finds heavily
+// loaded clusters with short prompts, which fit equally well.
 const stableLoad = 52_000
 
-// firstMean is the mean prompt, in tokens, that the search runs at.
+// firstMean is the mean prompt of the search, in tokens.
 const firstMean = 9000
 
-// round keeps a value to its bounds and to what the scenario file will say.
+// round limits a value to its bounds and to its decimals in the scenario file.
 func (p *Parameter) round(v float64) float64 {
 	v = min(p.Most, max(p.Least, v))
 	unit := math.Pow(10, float64(p.Decimals))
@@ -70,37 +70,36 @@ func settings(fixed []string, at []float64, mean float64) []string {
 		fmt.Sprintf("workload.synthetic.prefix.fraction=%.3f", at[byFraction]))
 }
 
-// The paper's mean of TTFT - transfer, the same in all cells of Table II within a
-// millisecond, and RR's SLO attainment at 100 %, which fix the prefill slope and the
-// SLO's threshold.
+// The paper's mean of TTFT - transfer, which is the same in all cells of Table II within a
+// millisecond, fixes the prefill slope. RR's SLO attainment at 100 % fixes the SLO's threshold.
 const (
 	restMS = 976.7
 	rrSLO  = 0.907
 )
 
-// Choices are the parameters that are searched by trying all values: streams of a
-// transfer and common prefixes.
+// Choices returns the parameters for which the search tries all values: streams per transfer and
+// common prefixes.
 func Choices() (streams, groups []int) { return []int{1, 2, 4}, []int{25, 50, 100} }
 
-// Fit is what a calibration found.
+// Fit is the result of a calibration.
 type Fit struct {
 	Settings []string // of the scenario
-	Misfit   float64  // root mean square of the relative errors of the transfer times, best scaled
+	Misfit   float64  // root mean square of the relative errors of the transfer times, with the best scale
 	Figures  map[string]analysis.TrialFigures
-	scale    float64 // of the mean prompt, which would make the errors least
+	scale    float64 // factor on the mean prompt with the least errors
 }
 
-// rounds bounds how often fit and weights follow each other.
+// rounds bounds how often fitting and tuning of the weights alternate.
 const rounds = 3
 
-// Calibrate fits the open parameters to the transfer times of Table II's 100 % rows,
-// for each of the Choices, and keeps the best; then the prefill slope is set so that
-// TTFT follows, and the SLO's threshold by RR's attainment. The weights of cla* are tuned
-// on the outcome, on other seeds; when they change, the best choice is fitted again.
-// Every evaluation runs the scenario's policies on its seeds, so that all compare on the
-// same draws and the search takes the same way everywhere. What it tries is written to log.
+// Calibrate fits the open parameters to the transfer times of Table II's 100 % rows, for each of
+// the Choices, and keeps the best. Then it sets the prefill slope by TTFT, and the SLO's
+// threshold by RR's attainment. It tunes the weights of cla* on the result, on other seeds; if
+// they change, it fits the best choice again. Every evaluation runs the scenario's policies on
+// its seeds, so that all have the same draws and the search is the same on every machine. It
+// writes each step to log.
 func Calibrate(ctx context.Context, ref string, log io.Writer) (*Fit, error) {
-	policies := policySetting(1, 0.1) // cla's usual plateau, until the first tuning
+	policies := policySetting(1, 0.1) // usual weights of cla, until the first tuning
 	best, fixed, err := choose(ctx, ref, policies, log)
 	if err != nil {
 		return nil, err
@@ -129,7 +128,7 @@ func Calibrate(ctx context.Context, ref string, log io.Writer) (*Fit, error) {
 	}
 }
 
-// choose searches for every one of the Choices and returns the best and its choice.
+// choose searches for each of the Choices, and returns the best fit and its choice.
 func choose(ctx context.Context, ref, policies string, log io.Writer) (best *Fit, choice []string, err error) {
 	streams, groups := Choices()
 	for _, n := range streams {
@@ -153,9 +152,9 @@ func policySetting(cache, load float64) string {
 	return fmt.Sprintf("policies=[rr, {name: cla*, cacheWeight: %g, loadWeight: %g}, netkv-full]", cache, load)
 }
 
-// Search is a compass search over the Parameters: one at a time up and down by its step,
-// steps halved (in the logarithm) when nothing is better, until they are below 2 %. Then
-// the mean prompt is set to what scales the times best.
+// Search is a compass search over the Parameters. It changes one at a time up and down by its
+// step, and halves the steps (in the logarithm) when nothing is better, until they are below 2
+// %. Then it sets the mean prompt that scales the times best.
 func Search(ctx context.Context, ref string, fixed []string) (*Fit, error) {
 	params := Parameters()
 	at := make([]float64, len(params))
@@ -193,7 +192,7 @@ func Search(ctx context.Context, ref string, fixed []string) (*Fit, error) {
 		}
 	}
 	mean := float64(firstMean)
-	for range 3 { // blocks and decode steps do not scale along, so it settles at the second try
+	for range 3 { // blocks and decode steps do not scale, so it takes two rounds to settle
 		mean = math.Round(mean * best.scale)
 		if best, err = evaluate(ctx, ref, settings(fixed, at, mean)); err != nil {
 			return nil, err
@@ -210,7 +209,7 @@ func Finish(ctx context.Context, ref string, fitted []string) (*Fit, error) {
 	}
 	slope := s.Engine.Prefill.PerTokenNs
 	f := &Fit{Settings: fitted}
-	for range 3 { // the slope moves transfers in time, so it settles at the second try
+	for range 3 { // the slope shifts transfers in time, so it takes two rounds to settle
 		f, err = evaluate(ctx, ref, append(slices.Clone(fitted), slopeSetting(slope)))
 		if err != nil {
 			return nil, err
@@ -231,7 +230,7 @@ func slopeSetting(ns float64) string {
 	return "engine.prefill.perTokenNs=" + strconv.FormatFloat(math.Round(ns/100)*100, 'f', 0, 64)
 }
 
-// rrThreshold is the TTFT in ms that as many of round robin's requests meet as the paper says.
+// rrThreshold is the TTFT in ms that the paper's share of round robin's requests meet.
 func rrThreshold(ctx context.Context, ref string, set []string) (int, error) {
 	s, err := scenarios.Load(ref, set...)
 	if err != nil {
@@ -285,7 +284,8 @@ func evaluate(ctx context.Context, ref string, set []string) (*Fit, error) {
 	return f, nil
 }
 
-// scale is the factor k that makes the root mean square of k x ratio - 1 least, and that least.
+// scale returns the factor k with the least root mean square of k x ratio - 1, and this least
+// value.
 func scale(ratios []float64) (k, misfit float64) {
 	var sum, squares float64
 	for _, r := range ratios {

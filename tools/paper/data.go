@@ -14,19 +14,19 @@ import (
 	"github.com/netkvlab/netkvlab/internal/analysis"
 )
 
-// PacketFile is what labs gave, beside the page: see Packet.
+// PacketFile has the results of labs, in the page's folder: see Packet.
 const PacketFile = "paper-packet.json"
 
-// DataFolder holds a sweep's table each, beside the page.
+// DataFolder has one table per sweep, in the page's folder.
 const DataFolder = "paper"
 
-// Data is everything that the page is made of.
+// Data is all data of the page.
 type Data struct {
 	Tables map[string]*Table // by the sweep's name
 	Packet Packet
 }
 
-// Table is a sweep's table: what each cell's trials gave.
+// Table is a sweep's table, with the results of each cell's trials.
 type Table struct {
 	Name   string
 	Axes   []string
@@ -35,14 +35,14 @@ type Table struct {
 	seeds  map[string][]uint64
 }
 
-// Packet is what the packet world gave, by "sweep/labels/policy/metric". A cell that is
-// not there was not run.
+// Packet holds the results of the packet world, by "sweep/labels/policy/metric". A missing cell
+// was not run.
 type Packet struct {
 	Note  string             `json:"note"`
 	Cells map[string]float64 `json:"cells"`
 }
 
-// ReadData reads the data that the page is made of from the docs folder.
+// ReadData reads the data of the page from the docs folder.
 func ReadData(docs fs.FS) (*Data, error) {
 	d := &Data{Tables: map[string]*Table{}}
 	for _, name := range Sweeps() {
@@ -127,8 +127,8 @@ func (t *Table) Mean(labels []string, policy, metric string) (mean, ci float64) 
 	return analysis.Mean(v)
 }
 
-// Change is a policy's change against a baseline, paired by seed: relative in per cent,
-// or the plain difference times factor where factor is not 0.
+// Change is a policy's change against a baseline, paired by seed: relative in per cent, or the
+// difference times factor if factor is not 0.
 func (t *Table) Change(labels []string, policy, baseline, metric string, factor float64) (mean, ci float64) {
 	var v []float64
 	k, b := key(labels, policy), key(labels, baseline)
@@ -146,7 +146,7 @@ func (t *Table) Change(labels []string, policy, baseline, metric string, factor 
 	return analysis.Mean(v)
 }
 
-// Ratio is a policy's metric in one cell over the same in another, paired by seed.
+// Ratio is a policy's metric in one cell divided by that in another, paired by seed.
 func (t *Table) Ratio(labels, base []string, policy, metric string) (mean, ci float64) {
 	var v []float64
 	k, b := key(labels, policy), key(base, policy)
@@ -160,7 +160,7 @@ func (t *Table) Ratio(labels, base []string, policy, metric string) (mean, ci fl
 	return analysis.Mean(v)
 }
 
-// packet is the packet world's figure of a cell, NaN where it was not run.
+// packet is the packet world's figure of a cell, NaN if it was not run.
 func (d *Data) packet(table string, labels []string, policy, metric string) float64 {
 	if v, ok := d.Packet.Cells[PacketKey(table, labels, policy, metric)]; ok {
 		return v

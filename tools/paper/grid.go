@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// line is one row of a comparison: what the paper says, what our worlds give.
+// line is one row of a comparison: the paper's figure and those of our worlds.
 type line struct {
 	what    []string
-	paper   float64 // NaN: the paper does not say
+	paper   float64 // NaN: not in the paper
 	flow    float64
 	ci      float64
 	packet  float64
 	measure measure
 }
 
-// measure says how a figure is written and how its deviation is told.
+// measure says how a figure and its deviation are written.
 type measure struct {
 	digits int
 	// points: the deviation is a difference in these units, not relative.
@@ -43,7 +43,7 @@ func (m measure) text(v float64) string {
 	return fmt.Sprintf("%.*f", m.digits, v)
 }
 
-// deviation is ours against the paper's.
+// deviation is the deviation of our figure from the paper's.
 func (m measure) deviation(ours, paper float64) string {
 	switch {
 	case math.IsNaN(ours) || math.IsNaN(paper):

@@ -9,7 +9,7 @@ import (
 )
 
 // Take adds the packet world's figures of a run folder as those of a cell, named by
-// "sweep/labels". A run whose verdict is not good says nothing of the paper and is refused.
+// "sweep/labels". A run whose verdict is not good proves nothing about the paper and is refused.
 func (p *Packet) Take(cell string, folder fs.FS) error {
 	data, err := fs.ReadFile(folder, "summary.json")
 	if err != nil {
@@ -50,7 +50,7 @@ func (p *Packet) Take(cell string, folder fs.FS) error {
 	return nil
 }
 
-// note says what the packet world's figures were measured with.
+// note describes how the packet world's figures were measured.
 func note(s *results.Summary) string {
 	requests := 0
 	for _, g := range s.Worlds[results.WorldPacket] {

@@ -23,14 +23,14 @@ and this page.
 
 `
 
-// page is the text while it is written.
+// page is the text of the page so far.
 type page struct {
 	strings.Builder
-	overturned []string // claims that the data does not bear out
+	overturned []string // claims that the data does not confirm
 }
 
-// claim writes sentences that say what the data shows. They stand in the source, the data
-// is made anew: so each names the condition under which it is true.
+// claim writes sentences about the data. They are fixed in the source, but the data may change,
+// so each call gives the condition under which its sentences are true.
 func (p *page) claim(holds bool, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	p.WriteString(text)
@@ -39,8 +39,8 @@ func (p *page) claim(holds bool, format string, args ...any) {
 	}
 }
 
-// Page writes docs/paper.md. Equal data gives equal bytes. Data that no longer shows what
-// the page says of it in words is an error, which names the sentences.
+// Page writes docs/paper.md. Equal data gives equal bytes. If the data no longer confirms the
+// page's sentences, the error names these sentences.
 func Page(d *Data) (string, error) {
 	var b page
 	b.WriteString(pageHead)
@@ -67,7 +67,7 @@ func Page(d *Data) (string, error) {
 	return b.String(), nil
 }
 
-// parameters states what was assumed and what was fitted, from the scenario itself.
+// parameters lists what was assumed and what was fitted, from the scenario itself.
 func parameters(b *page) error {
 	s, err := scenarios.Load("paper-table2")
 	if err != nil {
@@ -98,7 +98,7 @@ func parameters(b *page) error {
 	return nil
 }
 
-// verdict says in one place how far the fit reaches.
+// verdict summarises how well the results agree.
 func verdict(b *page, d *Data) {
 	b.WriteString("## Is the fit good?\n\n")
 	worst, what := 0.0, ""
@@ -127,7 +127,7 @@ func verdict(b *page, d *Data) {
 	misses(b, d)
 }
 
-// misses says plainly what does not come out, each with its figures.
+// misses lists the results that differ from the paper, with their figures.
 func misses(b *page, d *Data) {
 	at := []string{"100%"}
 	t2, t3, f1, f3 := d.Tables["paper-table2"], d.Tables["paper-table3"], d.Tables["paper-fig1"], d.Tables["paper-fig3"]

@@ -111,7 +111,7 @@ func fig2(b *page, d *Data) {
 	compareTable(b, []string{"refresh", "policy"}, lines)
 }
 
-// flatInFig2 says that the age of the signal changes nothing for these policies.
+// flatInFig2 reports whether the age of the signal changes nothing for these policies.
 func flatInFig2(d *Data, policies ...string) bool {
 	t := d.Tables["paper-fig2"]
 	for _, policy := range policies {
@@ -175,7 +175,7 @@ func open(b *page, d *Data) {
 func directions(d *Data) (right, all int, wrong []string) {
 	check := func(what string, paper, ours, ci float64) {
 		all++
-		// Under half a point of the paper, or within our interval, neither is faster.
+		// Below half a point in the paper, or within our interval, neither is faster.
 		if paper*ours > 0 || math.Abs(paper) < 0.5 && math.Abs(ours) < max(0.5, ci) {
 			right++
 			return

@@ -18,13 +18,13 @@ var (
 	tenantPolicies = []string{"rr", "cla*", "netkv-topo", "netkv-full"}
 )
 
-// priceOf is what n tenants make of a policy's metric, over what one scheduler makes of it.
+// priceOf is a policy's metric with n tenants, divided by that with one scheduler.
 func (d *Data) priceOf(table, n, load, policy, metric string) price {
 	mean, ci := d.Tables[table].Ratio([]string{n, load}, []string{"1", load}, policy, metric)
 	return price{mean, ci}
 }
 
-// tenants shows what it costs that several schedulers decide without knowing of each other.
+// tenants writes the cost of several schedulers that decide independently.
 func tenants(b *page, d *Data) {
 	b.WriteString("**Tenants that decide independently.** Each request is one of N tenants' by an even draw, and each tenant has a scheduler of its own (`workload.tenants`). The\n" +
 		"tenants share instances, network and oracle. A tenant knows its own requests from the decision on; of the others' it learns what the instances report: requests that wait\n" +
@@ -49,11 +49,11 @@ func (p price) String() string { return fmt.Sprintf("%.3f ± %.3f", p.mean, p.ci
 func (p price) above() bool    { return p.mean-p.ci > 1 }
 func (p price) below() bool    { return p.mean+p.ci < 1 }
 
-// near says that a price of one is in reach.
+// near reports whether a price is close to 1.
 func (p price) near(within float64) bool { return math.Abs(p.mean-1) <= within }
 
-// always says whether something holds of a policy's transfers for any number of tenants,
-// at all loads whose batches have room.
+// always reports whether something holds for a policy's transfers for any number of tenants, at
+// all loads at which batches have room.
 func (d *Data) always(table, policy string, holds func(price) bool) bool {
 	for _, load := range tenantLoads {
 		for _, n := range tenantCounts[1:] {
@@ -65,7 +65,7 @@ func (d *Data) always(table, policy string, holds func(price) bool) bool {
 	return true
 }
 
-// tenantsVerdict says what comes out, with the table's own figures.
+// tenantsVerdict writes the conclusions, with the table's own figures.
 func tenantsVerdict(b *page, d *Data) {
 	transfer := func(load, policy string) price { return d.priceOf(tenantsTable, "8", load, policy, "transfer_mean") }
 	ttft := func(policy string) price { return d.priceOf(tenantsTable, "8", tightLoad, policy, "ttft_mean") }

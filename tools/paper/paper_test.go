@@ -48,8 +48,8 @@ func TestThePageIsWhatTheDataSays(t *testing.T) {
 	assert.NotContains(t, page, "NaN")
 }
 
-// One trial of each sweep is run again: a change of the flow world that moves results
-// shows here, without the minutes that all of them take.
+// One trial of each sweep is run again. This detects a change of the flow world's results,
+// without the minutes that all trials take.
 func TestTheDataIsWhatTheFlowWorldGives(t *testing.T) {
 	t.Parallel()
 	d := readDocs(t)
@@ -84,8 +84,8 @@ func TestTheFitMeetsTheRowsItWasMadeFrom(t *testing.T) {
 	}
 }
 
-// What the page says in words stands in the source. So data that says otherwise must be
-// noticed, sentence by sentence.
+// The page's sentences are fixed in the source, so data that contradicts a sentence must be
+// detected.
 func TestASentenceThatTheDataOverturnsIsRefused(t *testing.T) {
 	t.Parallel()
 	// times multiplies a metric of a policy in one cell.

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// WriteSettings puts fitted settings into the text of a scenario file, comments and all:
-// each replaces the value of its key where the file has that key on a line of its own,
-// or, for prompt and prefix, within the braces of their section. A key that is not found
-// is an error, so that no fitted value gets lost.
+// WriteSettings puts fitted settings into the text of a scenario file and keeps its comments.
+// Each setting replaces the value of its key on the key's own line or, for prompt and prefix,
+// within the braces of their section. A key that is not found is an error, so that no fitted
+// value gets lost.
 func WriteSettings(text []byte, settings []string) ([]byte, error) {
 	out := bytes.Clone(text)
 	for _, setting := range settings {
@@ -45,10 +45,10 @@ func WriteSettings(text []byte, settings []string) ([]byte, error) {
 	return out, nil
 }
 
-// weights is cla* with its weights, in a file or a setting.
+// weights matches cla* with its weights, in a file or a setting.
 var weights = regexp.MustCompile(`\{name: cla\*, cacheWeight: [^,}]+, loadWeight: [^,}]+\}`)
 
-// writeWeights takes the weights of cla* from a list of policies.
+// writeWeights copies the weights of cla* from a list of policies.
 func writeWeights(text []byte, policies string) ([]byte, error) {
 	with := weights.FindString(policies)
 	if n := len(weights.FindAll(text, -1)); n != 1 || with == "" {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// strains sets the places where the paper's own figures strain its claims against what
-// the flow world shows. Whatever is a number is computed from the data.
+// strains writes where the paper's own figures do not fit its claims, and what the flow world
+// shows there. All numbers are computed from the data.
 func strains(b *page, d *Data) {
 	b.WriteString("## Where the paper's figures strain its claims\n\n| claim | the paper's own figures | our flow world |\n|---|---|---|\n")
-	// sure is for a row whose last cell says in words what the data shows.
+	// sure is for a row whose last cell is a sentence about the data.
 	sure := func(holds bool, claim, theirs, ours string) {
 		b.claim(holds, "| %s | %s | %s |\n", claim, theirs, ours)
 	}
@@ -38,8 +38,8 @@ func strains(b *page, d *Data) {
 	b.WriteString("\n")
 }
 
-// dips counts the steps to the right and down in Fig. 1 in which the gain falls by more
-// than its last digit.
+// dips counts the steps to the right and down in Fig. 1 in which the gain falls by more than one
+// unit of its last digit.
 func dips(at func(profile string, y, x int) float64) (fell, steps int) {
 	for _, p := range profiles {
 		for y := range fig1Rows {
@@ -93,8 +93,8 @@ func scaling(d *Data) string {
 	return "transfer of CLA* and NetKV-Full, ms: " + strings.Join(out, "; ")
 }
 
-// tierMix is what the change of the tier shares alone would give, if a tier's bytes took
-// the time of an empty path: 1/50 Gbps in tier 2, 1/25 in tier 3.
+// tierMix is the effect of the changed tier shares only, if a tier's bytes took the time of an
+// empty path: 1/50 Gbps in tier 2, 1/25 in tier 3.
 func tierMix(d *Data) string {
 	t := d.Tables["paper-table2"]
 	inverse := func(policy string) float64 {

@@ -1,15 +1,15 @@
-// Command testreport decides which packages belong to which test lane and reports
-// on what `go test -json` said. scripts/test.sh is its only user.
+// Command testreport selects the packages of each test lane and reports on the output of `go
+// test -json`. Only scripts/test.sh uses it.
 //
 //	testreport select [-go CMD] unit|kernel|timing|e2e     in the folder of a module
 //	testreport watch [-append FILE] [-lane NAME]           < events
 //	testreport report [-allow FILE] [-must FILE] FILE...
 //
-// A green run must mean that something was tested. So the report counts what passed,
-// failed and was skipped, prints every reason for skipping, fails when no test ran,
-// and with CI=true also when a skip has no line in the allow file or a test named in
-// the must file did not pass, be it skipped or missing altogether. It also says how
-// long each lane took, builds included, and which tests took longest.
+// A successful run must mean that something was tested. So the report counts passed, failed and
+// skipped tests, prints every reason for skipping, and fails when no test ran. With CI=true it
+// also fails when a skip has no line in the allow file, or when a test in the must file did not
+// pass, was skipped or is missing. It also prints the time of each lane, including builds, and
+// the slowest tests.
 //
 // Start reading at select.go for the lanes and at tally.go for the counting.
 package main
@@ -35,14 +35,14 @@ func main() {
 	switch {
 	case err == nil:
 	case errors.Is(err, errUnproven):
-		os.Exit(1) // already said in detail
+		os.Exit(1) // the details are already printed
 	default:
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(2)
 	}
 }
 
-// run is main without the process: strict is CI's view.
+// run is main without the process; strict is set in CI.
 func run(args []string, stdin io.Reader, stdout io.Writer, strict bool) error {
 	if len(args) == 0 {
 		return errUsage
@@ -84,7 +84,7 @@ func watch(events io.Reader, stdout io.Writer, appendTo, lane string) error {
 		if err != nil {
 			return err
 		}
-		defer f.Close() //nolint:errcheck // a lost write would show as tests that never ended
+		defer f.Close() //nolint:errcheck // after a lost write some tests would seem never to end
 		keep = f
 	}
 	tally := newTally()

@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// rules say what a run has to prove.
+// rules are the requirements for a run.
 type rules struct {
 	allowed []*regexp.Regexp // reasons to skip that are accepted
 	must    []string         // "package Test", package relative to the module
 }
 
-// loadRules reads both files; an empty name means no such rule, and then every
-// skip is a problem or no test is asked for.
+// loadRules reads both files; an empty name means an empty file. Then every skip is a problem,
+// or no test is required.
 func loadRules(allow, must string) (*rules, error) {
 	r := &rules{}
 	patterns, err := readLines(allow)
@@ -41,7 +41,7 @@ func loadRules(allow, must string) (*rules, error) {
 	return r, nil
 }
 
-// readLines gives the lines of a file without comments and blank lines.
+// readLines returns the lines of a file without comments and blank lines.
 func readLines(name string) ([]string, error) {
 	if name == "" {
 		return nil, nil
@@ -60,7 +60,7 @@ func readLines(name string) ([]string, error) {
 	return lines, nil
 }
 
-// check lists what the run failed to prove, in a fixed order.
+// check lists the requirements that the run did not meet, in a fixed order.
 func (r *rules) check(t *tally) []string {
 	var problems []string
 	for _, id := range t.sorted(skipped) {
@@ -78,7 +78,7 @@ func (r *rules) check(t *tally) []string {
 	return problems
 }
 
-// find tells how a test ended; folder is its package's path in the module.
+// find describes how a test ended; folder is its package's path in the module.
 func find(t *tally, folder, test string) string {
 	names := map[outcome]string{unknown: "unfinished", passed: "passed", failed: "failed", skipped: "skipped"}
 	for id, r := range t.results {
@@ -107,7 +107,7 @@ func printSkips(w io.Writer, t *tally) {
 	}
 }
 
-// printTimes shows where the time went.
+// printTimes prints the times of lanes and slow tests.
 func printTimes(w io.Writer, t *tally) {
 	for _, id := range t.slowest(25) {
 		_, _ = fmt.Fprintf(w, "%7.1f s  %s\n", t.results[id].seconds, id)

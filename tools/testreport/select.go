@@ -16,25 +16,25 @@ import (
 	"strings"
 )
 
-// listed is what `go list -json` tells of a package.
+// listed is a package in the output of `go list -json`.
 type listed struct {
 	Dir, ImportPath                           string
 	TestGoFiles, XTestGoFiles, IgnoredGoFiles []string
 	Module                                    struct{ Path string }
 }
 
-// kernelMarks is what the tests of a package say when they make namespaces: they ask
-// the environment by this name which features they may not miss, or import the
-// helper that does. (Split, so that this package does not say it.)
+// kernelMarks are texts in the tests of packages that make namespaces: the environment variable
+// with the required features, or the import of the helper that reads it. (They are split here,
+// so that this package does not contain them.)
 var kernelMarks = [][]byte{[]byte("NETKVLAB_" + "MUST"), []byte(`/fabric/kernel/` + `ktest"`)}
 
-// selectLane gives the lane's packages, one a line. The timing lane's first line is
-// the -run flag that chooses its tests.
+// selectLane returns the lane's packages, one per line. The timing lane's first line is the -run
+// flag that chooses its tests.
 func selectLane(goCmd, lane string) ([]string, error) {
 	if !slices.Contains([]string{"unit", "kernel", "timing", "e2e"}, lane) {
 		return nil, fmt.Errorf("unknown lane %q: unit, kernel, timing or e2e", lane)
 	}
-	// With -race, files that say !race are listed as ignored: the timing tests.
+	// With -race, files with the constraint !race, the timing tests, are listed as ignored.
 	cmd := exec.Command(goCmd, "list", "-race", "-e", "-json=Dir,ImportPath,TestGoFiles,XTestGoFiles,IgnoredGoFiles,Module", "./...")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=1") // which the race detector wants
 	cmd.Stderr = os.Stderr
@@ -93,8 +93,8 @@ func decode(list []byte) ([]listed, error) {
 	return packages, nil
 }
 
-// laneOf puts a package into unit, kernel or e2e. One without tests is in unit:
-// there it is at least compiled.
+// laneOf returns unit, kernel or e2e for a package. A package without tests is in unit, where it
+// is at least compiled.
 func laneOf(p listed) (string, error) {
 	if strings.HasPrefix(p.ImportPath, p.Module.Path+"/test/") {
 		return "e2e", nil
@@ -113,7 +113,7 @@ func laneOf(p listed) (string, error) {
 	return "unit", nil
 }
 
-// raceless are the test files left out under the race detector.
+// raceless returns the test files that the race detector excludes.
 func raceless(p listed) []string {
 	var names []string
 	for _, name := range p.IgnoredGoFiles {
@@ -124,7 +124,7 @@ func raceless(p listed) []string {
 	return names
 }
 
-// timingTests names the tests in files that say //go:build !race.
+// timingTests names the tests in files with //go:build !race.
 func timingTests(p listed) ([]string, error) {
 	var tests []string
 	for _, name := range raceless(p) {

@@ -14,14 +14,14 @@ import (
 // event is one line of `go test -json` (go doc test2json).
 type event struct {
 	Action, Package, Test, Output, ImportPath string
-	Elapsed                                   float64 // seconds, of what has ended
+	Elapsed                                   float64 // seconds, for ended tests and packages
 }
 
-// laneEnded is the action of a line of ours among those of go test: Output names the
-// lane, Elapsed says how long it took with all that was built for it.
+// laneEnded is the action of our own line among those of go test: Output is the lane's name,
+// Elapsed its time including builds.
 const laneEnded = "netkvlab-lane"
 
-// outcome of a test; unknown means that it started and never ended.
+// outcome of a test; unknown means that it started but did not end.
 type outcome uint8
 
 const (
@@ -33,8 +33,8 @@ const (
 
 var outcomes = map[string]outcome{"pass": passed, "fail": failed, "skip": skipped}
 
-// testID names a test. An empty test stands for the package itself: its build,
-// its TestMain, its exit.
+// testID names a test. An empty test means the package itself: its build, its TestMain, its
+// exit.
 type testID struct{ pkg, test string }
 
 // String leaves out most of the import path.
@@ -50,10 +50,10 @@ type result struct {
 type tally struct {
 	results map[testID]*result
 	lanes   []lane
-	live    io.Writer // package lines and failures go here as they come; may be nil
+	live    io.Writer // package lines and failures are written here at once; may be nil
 }
 
-// lane is how long a lane took, in all its parts.
+// lane is the time of a lane, over all its parts.
 type lane struct {
 	name    string
 	seconds float64
@@ -61,8 +61,8 @@ type lane struct {
 
 func newTally() *tally { return &tally{results: make(map[testID]*result)} }
 
-// read takes in a whole event stream. Lines that are not JSON (a crash of go test
-// itself) are passed on, not lost.
+// read reads a whole event stream. It forwards lines that are not JSON (a crash of go test
+// itself).
 func (t *tally) read(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 64<<20)
@@ -102,8 +102,8 @@ func (t *tally) add(e event) {
 	case "output":
 		t.output(id, r, e.Output)
 	case "pass", "fail", "skip":
-		// A test that runs in several lanes keeps its worst result, except that a
-		// skip in one lane is made good by a pass in another.
+		// A test that runs in several lanes keeps its worst result, except that a pass in one lane
+		// outweighs a skip in another.
 		o := outcomes[e.Action]
 		r.seconds = max(r.seconds, e.Elapsed)
 		if r.outcome == failed || r.outcome == passed && o == skipped {
@@ -116,7 +116,7 @@ func (t *tally) add(e event) {
 	}
 }
 
-// addLane adds to the lane's time: it has a part for each module.
+// addLane adds to the lane's time, which has one part per module.
 func (t *tally) addLane(part lane) {
 	i := slices.IndexFunc(t.lanes, func(l lane) bool { return l.name == part.name })
 	if i < 0 {
@@ -128,7 +128,7 @@ func (t *tally) addLane(part lane) {
 
 func (t *tally) output(id testID, r *result, text string) {
 	if id.test != "" {
-		if !strings.HasPrefix(text, "=== ") { // RUN, PAUSE, CONT, NAME: no news once the test has ended
+		if !strings.HasPrefix(text, "=== ") { // RUN, PAUSE, CONT, NAME: not useful once the test has ended
 			r.output = append(r.output, text)
 		}
 		return
@@ -140,14 +140,13 @@ func (t *tally) output(id testID, r *result, text string) {
 
 func (t *tally) print(text string) {
 	if t.live != nil {
-		// The terminal is gone if this fails, and with it everyone to tell.
+		// If this fails, the terminal is closed and the error cannot be shown.
 		_, _ = io.WriteString(t.live, text)
 	}
 }
 
-// count counts tests and subtests. A package that failed with no failing test in it
-// (it did not build, or crashed) counts as one failure, and so does each test that
-// started and never ended.
+// count counts tests and subtests. A package that failed with no failing test in it (it did not
+// build, or crashed) counts as one failure, and so does each test that started but did not end.
 func (t *tally) count(want outcome) int {
 	n := 0
 	blamed := make(map[string]bool)
@@ -177,7 +176,7 @@ func (t *tally) count(want outcome) int {
 	return n
 }
 
-// sorted gives the tests with that outcome in package and name order.
+// sorted returns the tests with that outcome in package and name order.
 func (t *tally) sorted(want outcome) []testID {
 	var ids []testID
 	for id, r := range t.results {
@@ -193,7 +192,7 @@ func (t *tally) sorted(want outcome) []testID {
 
 var logged = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)\n?$`)
 
-// reason is what a test said last before it skipped.
+// reason is the last output of a test before it skipped.
 func (t *tally) reason(id testID) string {
 	r := t.results[id]
 	for i := len(r.output) - 1; i >= 0; i-- {
@@ -204,8 +203,8 @@ func (t *tally) reason(id testID) string {
 	return "no reason given"
 }
 
-// slowest gives the top-level tests that took longest, at most n and none under a
-// second; what subtests took is in their parents' time.
+// slowest returns the top-level tests that took longest, at most n and none under a second.
+// Their times include subtests.
 func (t *tally) slowest(n int) []testID {
 	var ids []testID
 	for id, r := range t.results {

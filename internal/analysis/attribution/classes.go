@@ -13,19 +13,19 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// The classes of a transfer. A transfer is slowed when its replay takes longer than it
-// would have alone, by more than a thousandth.
+// The classes of a transfer. A transfer is slowed when its replay takes longer than the transfer
+// alone would, by more than a thousandth.
 //
-// A slowed transfer keeps its class wherever its acknowledgements went: what it lost on
-// its own links and what on their way back cannot be told apart. One that is not slowed
-// should take its time alone, so that what it takes longer is the way back's.
+// A slowed transfer keeps its class whatever path its acknowledgements took: the delays on its
+// own links and on the way back cannot be separated. A transfer that is not slowed should take
+// its time alone, so any extra time comes from the way back.
 const (
-	ClassAlone     = "alone"     // met nobody, neither on its links nor on its acknowledgements' way back
+	ClassAlone     = "alone"     // met no other, neither on its links nor on its acknowledgements' way back
 	ClassUnslowed  = "unslowed"  // shared a link, but not its bottleneck
 	ClassAckPath   = "ack-path"  // not slowed, but its acknowledgements met others' data on their way back
-	ClassNewcomer  = "newcomer"  // slowed; all it met were there before it
-	ClassIncumbent = "incumbent" // slowed; all it met came after it
-	ClassBoth      = "both"      // slowed; met some of either kind
+	ClassNewcomer  = "newcomer"  // slowed; all transfers that it met started before it
+	ClassIncumbent = "incumbent" // slowed; all transfers that it met started after it
+	ClassBoth      = "both"      // slowed; met transfers of both kinds
 )
 
 // Classes lists the classes in the order of reports.
@@ -33,10 +33,10 @@ func Classes() []string {
 	return []string{ClassAlone, ClassUnslowed, ClassAckPath, ClassNewcomer, ClassIncumbent, ClassBoth}
 }
 
-// slowedBy is the least share of its time alone by which a slowed transfer is longer.
+// slowedBy is how much longer a slowed transfer takes at least, as a share of its time alone.
 const slowedBy = 1e-3
 
-// What transfers without company must keep to, from ideal, for a run to be believed.
+// The limits for lone transfers, relative to ideal, within which a run can be trusted.
 const (
 	aloneLimitP50Pct = 1
 	aloneLimitP99Pct = 10
@@ -47,21 +47,21 @@ type classified struct {
 	policy, class string
 	key           analysis.Key
 	packet, fluid float64 // ms
-	early         float64 // ms by which the ports' bursts let it be ahead of the fluid
+	early         float64 // ms that it can gain over the fluid by the ports' bursts
 	tier, streams int
 	backUnknown   bool
 }
 
-// offIdeal is the transfer's time over ideal: what it is ahead by the bursts of its
-// ports is ideal too, since a fluid has no bucket to fill beforehand.
+// offIdeal is the transfer's time divided by the ideal. Time gained by the bursts of its ports
+// counts as ideal, since a fluid has no token bucket.
 func (t *classified) offIdeal() float64 {
 	return max(t.packet, min(t.packet+t.early, t.fluid)) / t.fluid
 }
 
-// Transport describes what packets did to the transfers of a run: one row a policy and
-// class that has transfers, and rows for all policies together. packet and replay are
-// the two worlds' records of the same trials; flow configures the fluid network of a
-// seed. The check is nil when no transfer was alone.
+// Transport describes how packets changed the transfers of a run: one row per policy and class
+// that has transfers, and rows for all policies together. packet and replay are the two worlds'
+// records of the same trials; flow configures the fluid network of a seed. The check is nil when
+// no transfer was alone.
 func Transport(
 	ctx context.Context, flow func(seed uint64) flowworld.Config, policies []string, packet, replay []results.Record,
 ) ([]results.TransportClass, *results.AloneCheck, error) {
@@ -89,7 +89,8 @@ func classifyAll(ctx context.Context, flow func(seed uint64) flowworld.Config, p
 	return all, nil
 }
 
-// classes makes a row of each policy and class that has transfers, and of all policies together.
+// classes makes one row per policy and class that has transfers, and rows for all policies
+// together.
 func classes(policies []string, all []classified, packet []results.Record) []results.TransportClass {
 	completed := map[string]int{}
 	for i := range packet {
@@ -176,23 +177,23 @@ func classOf(m met, fluid, alone float64) string {
 	return ClassAlone
 }
 
-// apart moves the transfers so far from each other that none meets another: replayed,
-// they take the time that each takes alone.
+// apart moves the transfers so far from each other that none meets another. In a replay each
+// then takes its time alone.
 func apart(records []results.Record) []results.Record {
-	const room = 1000 // ms, beyond twice the time that the transfer took in company
+	const room = 1000 // ms, beyond twice the time that the transfer took with others
 	out := slices.Clone(records)
 	at := 0.0
 	for i := range out {
 		r := &out[i]
 		took := r.TransferEndMS() - r.TransferStartMS
-		// A transfer that overlaps its prefill leaves as that computes: both move.
+		// A transfer that overlaps its prefill depends on the prefill's progress, so both are moved.
 		r.ArrivalMS, r.TransferStartMS = r.ArrivalMS+at-r.TransferStartMS, at
 		at += 2*took + room
 	}
 	return out
 }
 
-// describe sums up a class; false when it has no transfer.
+// describe summarises a class; false when it has no transfer.
 func describe(all []classified, policy, class string, completed int) (results.TransportClass, bool) {
 	row := results.TransportClass{Policy: policy, Class: class}
 	var ratios []float64
@@ -240,7 +241,7 @@ func checkAlone(all []classified) *results.AloneCheck {
 	return c
 }
 
-// offIdeal sums up ratios of which each should be 1; it sorts them.
+// offIdeal summarises ratios, each of which should be 1. It sorts them.
 func offIdeal(ratios []float64) results.AloneFigures {
 	off := make([]float64, len(ratios))
 	for i, r := range ratios {

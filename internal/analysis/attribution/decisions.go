@@ -9,16 +9,16 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// repeated is a policy that repeats the decisions of another run. Requests that have
-// none there are left to the policy in whose place it stands.
+// repeated is a policy that repeats the decisions of another run. Requests without a decision
+// there are decided by the policy that it replaces.
 type repeated struct {
 	plan   *fabric.Plan
 	own    scheduler.Policy
 	choice map[uint64]int // decode instance by the request's tie-break draw
 }
 
-// newRepeated reads the decisions out of one trial's records. A request is known by its
-// own draw, the one thing in a decision's input that is its alone.
+// newRepeated reads the decisions from one trial's records. It identifies a request by its own
+// draw, the only part of a decision's input that no other request has.
 func newRepeated(plan *fabric.Plan, own scheduler.Policy, requests []workload.Request, records []results.Record) *repeated {
 	index := make(map[string]int, len(plan.Decode))
 	for i, id := range plan.Decode {
@@ -38,10 +38,10 @@ func newRepeated(plan *fabric.Plan, own scheduler.Policy, requests []workload.Re
 // Name implements scheduler.Policy.
 func (s *repeated) Name() string { return s.own.Name() }
 
-// Pick implements scheduler.Policy. Where nobody is feasible nobody is chosen, as in
-// any run; an instance without room refuses the reservation, and the request waits.
+// Pick implements scheduler.Policy. Where no instance is feasible none is chosen, as in any run.
+// An instance without room refuses the reservation, and the request waits.
 func (s *repeated) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
-	d, ok := s.own.Pick(r, st) // also where its choice is not taken: it may count its decisions
+	d, ok := s.own.Pick(r, st) // called even if its choice is not used: it may count its decisions
 	if !ok {
 		return d, false
 	}
@@ -57,9 +57,9 @@ func (s *repeated) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.De
 	}, true
 }
 
-// otherDraws is a policy with other tie-break draws than the requests' own: where it breaks
-// ties, and everywhere that follows from the first one, it decides otherwise and as
-// well. The prefill instance, which is chosen by the same draw, stays what it was.
+// otherDraws is a policy with other tie-break draws than the requests' own. So ties, and all
+// that follows from them, are decided differently but equally well. The prefill instance, which
+// is chosen by the same draw, does not change.
 type otherDraws struct {
 	own  scheduler.Policy
 	salt uint64

@@ -11,9 +11,9 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Explain takes the gap apart. records are the run's, of all three worlds, in any
-// order; those of the flow world may have more seeds than the packet world's. It makes the
-// chain's other runs itself, on all CPUs, and ends early with the context's error.
+// Explain splits the gap by cause. records are the run's, of all three worlds, in any order;
+// those of the flow world may have more seeds than the packet world's. It makes the other runs
+// of the chain itself, on all CPUs. When the context ends it returns the context's error.
 func Explain(ctx context.Context, e *Experiment, records []results.Record, comparisons [][2]string) (*results.Attribution, error) {
 	var t Table
 	byWorld := map[string][]results.Record{}

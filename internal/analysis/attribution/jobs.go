@@ -10,8 +10,7 @@ import (
 )
 
 const (
-	// redraws is how often the flow world is run again on the packet run's seeds, with
-	// other tie-break draws.
+	// redraws is the number of further flow runs per packet seed, each with other tie-break draws.
 	redraws = 20
 	// mostRequests bounds the runs that only narrow intervals: half a minute on two CPUs.
 	mostRequests = 800_000
@@ -23,13 +22,13 @@ type job struct {
 	policy scenarios.Policy
 	seed   uint64
 	load   *trials.Load
-	packet []results.Record // whose decisions to repeat
-	redraw uint64           // which other tie-break draws; 0: the requests' own
+	packet []results.Record // the records whose decisions are repeated
+	redraw uint64           // number of the set of other tie-break draws; 0 means the requests' own
 }
 
-// jobs lists the runs of the stages that the experiment has not made itself. packet
-// are the packet run's trials, and wide the flow world's seeds. It gives back the seeds
-// that were taken, all where the requests are not too many.
+// jobs lists the runs of the stages that the experiment has not made itself. packet are the
+// packet run's trials, and wide the flow world's seeds. It also returns the seeds that are used:
+// all, unless that makes too many requests.
 func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, []uint64, error) {
 	byLabel := map[string]scenarios.Policy{}
 	for _, p := range e.Cluster.Policies() {
@@ -69,8 +68,8 @@ func (e *Experiment) jobs(packet []trial, wide []uint64) ([]job, []uint64, error
 	return out, wide, nil
 }
 
-// afford cuts what only narrows intervals, the seeds beyond the packet run's and the
-// redraws, to what mostRequests leaves for it. Fewer than five redraws say nothing.
+// afford reduces the runs that only narrow intervals (the seeds beyond the packet run's, and the
+// redraws) until they fit into mostRequests. Fewer than five redraws are useless.
 func afford(packet []trial, wide []uint64, policies, requests int) (seeds []uint64, draws int) {
 	var extra []uint64
 	for _, seed := range wide {
@@ -93,7 +92,7 @@ func afford(packet []trial, wide []uint64, policies, requests int) (seeds []uint
 	return append(seeds, extra[:int(share*float64(len(extra)))]...), draws
 }
 
-// redrawsMethod says what the wide figures of decisions rest on.
+// redrawsMethod describes the runs behind the wide figures of decisions.
 func redrawsMethod(jobs []job) string {
 	var draws uint64
 	for i := range jobs {

@@ -28,7 +28,7 @@ func late(reqs []workload.Request) {
 	slices.SortStableFunc(reqs, func(a, b workload.Request) int { return int(a.Arrival - b.Arrival) })
 }
 
-// threeWorlds are the records of a run whose packets took up to a tenth longer.
+// threeWorlds returns the records of a run whose packet transfers took up to a tenth longer.
 func threeWorlds(t *testing.T, e *attribution.Experiment) []results.Record {
 	t.Helper()
 	packet := slowed(play(t, e, results.WorldPacket, []uint64{1, 2}, late), func(rng *rand.Rand) float64 { return 1 + rng.Float64()/10 })
@@ -139,8 +139,8 @@ func TestRunThatIsItsOwnPacketWorldHasNoGap(t *testing.T) {
 	}
 }
 
-// The flow world's own decisions are one draw of those that it might have taken: their
-// distance from the mean of others must lie inside the interval in most trials.
+// The flow world's own decisions are one random draw among many possible ones: their distance
+// from the mean of others must lie inside the interval in most trials.
 func TestOwnDecisionsAreWithinLuck(t *testing.T) {
 	t.Parallel()
 	e := experiment(t, "policies=[random]")
@@ -199,8 +199,8 @@ func TestClassesOfAPolicyAddUpToItsTransportStep(t *testing.T) {
 	assert.Equal(t, a.Alone.N, a.Alone.Tiers["2"].N+a.Alone.Tiers["3"].N)
 }
 
-// The acknowledgements take paths on which others send: what was alone or unslowed moves
-// to the class of these, and the parts still add up, in ms and in points.
+// Acknowledgements on paths where others send: transfers that were alone or unslowed move to
+// class ack-path, and the parts still add up, in ms and in points.
 func TestPartsOfTheTransportStepAddUpToIt(t *testing.T) {
 	t.Parallel()
 	e := experiment(t)
@@ -210,7 +210,7 @@ func TestPartsOfTheTransportStepAddUpToIt(t *testing.T) {
 	for i := range records {
 		for j := range records[i].Streams {
 			s := &records[i].Streams[j]
-			s.BackPath = records[(i+1)%len(records)].Streams[0].Path // what another sends over
+			s.BackPath = records[(i+1)%len(records)].Streams[0].Path // the path on which another sends
 		}
 	}
 	a := explain(t, e, records)
@@ -246,7 +246,7 @@ func TestPartsOfTheTransportStepAddUpToIt(t *testing.T) {
 	}
 }
 
-// What did not complete in one world takes no part in any, and is counted.
+// A request that did not complete in one world is left out of all, and is counted.
 func TestFailedRequestsAreLeftOutAndCounted(t *testing.T) {
 	t.Parallel()
 	e := experiment(t)

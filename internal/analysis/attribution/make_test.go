@@ -16,7 +16,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// experiment is the quickstart's, with the flow world as it runs beside packets.
+// experiment is that of the quickstart, with the flow world that matches the packet world.
 func experiment(t *testing.T, settings ...string) *attribution.Experiment {
 	t.Helper()
 	s, err := scenarios.Load("quickstart", settings...)
@@ -26,7 +26,7 @@ func experiment(t *testing.T, settings ...string) *attribution.Experiment {
 	return &attribution.Experiment{Cluster: c, Flow: trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming}}
 }
 
-// play runs all policies on the seeds, with what edit makes of the requests.
+// play runs all policies on the seeds, after edit has changed the requests.
 func play(t *testing.T, e *attribution.Experiment, world string, seeds []uint64, edit func([]workload.Request)) []results.Record {
 	t.Helper()
 	var out []results.Record

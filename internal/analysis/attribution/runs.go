@@ -18,10 +18,10 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// Experiment is what the chain's own runs need to know.
+// Experiment is the input of the runs that the chain adds.
 type Experiment struct {
 	Cluster *trials.Cluster
-	// Flow is the flow world as it ran beside the packet run.
+	// Flow is the flow world that matches the packet run.
 	Flow trials.Flow
 }
 
@@ -73,11 +73,10 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 	return records, nil
 }
 
-// pathSeed keeps the stages' path draws apart from those of the requests.
+// pathSeed makes the stages' path draws independent of the requests' own.
 const pathSeed = 0x6e65746b766c6162
 
-// drawAgain gives the requests other path draws, independent of their own; the same
-// ones for every policy and stage.
+// drawAgain gives the requests new, independent path draws, equal for every policy and stage.
 func drawAgain(requests []workload.Request, seed uint64) []workload.Request {
 	out := slices.Clone(requests)
 	for i := range out {

@@ -7,23 +7,23 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// met says whom a transfer met on its links while it lasted.
+// met says which kinds of other transfers a transfer met on its links.
 type met struct {
-	earlier bool // another that was there when this one came
-	later   bool // another that came while this one was there
-	back    bool // another's data, on the way of this one's acknowledgements
+	earlier bool // another that started before this one
+	later   bool // another that started during this one
+	back    bool // another's data, on the path of this one's acknowledgements
 }
 
-// span is a transfer's time, the links of its data and those of its acknowledgements.
+// span is a transfer's start and end, the links of its data and those of its acknowledgements.
 type span struct {
 	row         int
 	start, end  float64
 	links, back []int
 }
 
-// meetings finds, for each row of a trial, whom its transfer met. A transfer lasts
-// from its start to its end in the slower of the two worlds, so that those that met
-// nobody met nobody in either. Rows without a completed transfer take no part.
+// meetings finds, for each row of a trial, what its transfer met. A transfer lasts from its
+// start to its end in the slower of the two worlds, so that one that met no other did so in both
+// worlds. Rows without a completed transfer are ignored.
 func meetings(packet, replay []results.Record) []met {
 	out := make([]met, len(packet))
 	names := linkNames{}
@@ -52,13 +52,12 @@ func meetings(packet, replay []results.Record) []met {
 	return out
 }
 
-// moved says that a record has a completed transfer of some bytes.
+// moved reports whether a record has a completed transfer of at least one byte.
 func moved(r *results.Record) bool {
 	return r.Status == results.Completed && len(r.Streams) > 0 && r.TransferMS > 0
 }
 
-// linkNames numbers directed links by the nodes at their ends, and where an end is an
-// instance by its NIC.
+// linkNames numbers directed links by the nodes at their ends, and at an instance by its NIC.
 type linkNames map[linkName]int
 
 type linkName struct {
@@ -69,7 +68,7 @@ type linkName struct {
 func wayThere(s *results.StreamRecord) []string { return s.Path }
 func wayBack(s *results.StreamRecord) []string  { return s.BackPath }
 
-// of lists the links of a transfer's streams one way, sorted, each once.
+// of lists the links of a transfer's streams in one direction, sorted, each once.
 func (l linkNames) of(r *results.Record, way func(*results.StreamRecord) []string) []int {
 	var out []int
 	for i := range r.Streams {
@@ -92,12 +91,12 @@ func (l linkNames) of(r *results.Record, way func(*results.StreamRecord) []strin
 	return slices.Compact(out)
 }
 
-// backUnknown says that acknowledgements of a transfer took a path that is not recorded.
+// backUnknown reports whether some path of a transfer's acknowledgements is not recorded.
 func backUnknown(r *results.Record) bool {
 	return slices.ContainsFunc(r.Streams, func(s results.StreamRecord) bool { return s.Bytes > 0 && s.BackPath == nil })
 }
 
-// share says whether two sorted lists have an element in common.
+// share reports whether two sorted lists have an element in common.
 func share(a, b []int) bool {
 	for i, j := 0, 0; i < len(a) && j < len(b); {
 		switch {

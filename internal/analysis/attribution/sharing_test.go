@@ -43,7 +43,7 @@ func TestTransfersMeet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rows := []results.Record{tt.second, tt.first} // the order of rows means nothing
+			rows := []results.Record{tt.second, tt.first} // the order of rows must not matter
 			got := meetings(rows, rows)
 			assert.Equal(t, []met{{earlier: tt.meet}, {later: tt.meet}}, got)
 		})
@@ -60,7 +60,7 @@ func TestAcknowledgementsMeetDataOnTheirWayBack(t *testing.T) {
 	t.Parallel()
 	lone := sent(5, 10, []string{"p0", "tor0", "agg0", "tor1", "d0"})
 	lone.Streams[0].BackPath = []string{"d0", "tor1", "agg1", "tor0", "p0"}
-	there := []string{"p1", "tor1", "agg1", "tor2", "d1"} // fills the link that the way back takes upwards
+	there := []string{"p1", "tor1", "agg1", "tor2", "d1"} // uses the upward link of the way back
 	acks := sent(0, 10, []string{"p1", "tor2", "agg1", "tor3", "d1"})
 	acks.Streams[0].BackPath = []string{"d1", "tor1", "agg1", "tor2", "p1"}
 	unknown := lone
@@ -102,7 +102,7 @@ func TestClassOfTransfer(t *testing.T) {
 		{ClassBoth, met{earlier: true, later: true}, 101, 100},
 		{ClassAckPath, met{back: true}, 100, 100},
 		{ClassAckPath, met{earlier: true, back: true}, 100.05, 100},
-		{ClassNewcomer, met{earlier: true, back: true}, 101, 100}, // slowed already on its own links
+		{ClassNewcomer, met{earlier: true, back: true}, 101, 100}, // already slowed on its own links
 	} {
 		assert.Equal(t, tt.want, classOf(tt.met, tt.fluid, tt.alone))
 	}

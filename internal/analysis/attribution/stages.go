@@ -1,10 +1,10 @@
-// Package attribution says where the gap between the flow world and the packet world
-// comes from, by runs and not by guesses.
+// Package attribution finds the causes of the gap between the flow world and the packet world,
+// with measured runs instead of guesses.
 //
 // # The chain
 //
-// A chain of runs leads from the NetKV paper's own network to real packets. Each has
-// one thing more of what the packet world has, on the same requests:
+// A chain of runs leads from the NetKV paper's own network to real packets. Each run adds one
+// property of the packet world, on the same requests:
 //
 //	tier       no topology: B_tier shared by a prefill instance's own transfers
 //	random     max-min shares on the topology, each stream's path drawn anew
@@ -15,28 +15,28 @@
 //	replay     the packet run's starts, payloads and paths too
 //	packet     the packet run
 //
-// What lies between neighbours is a step, so the steps add up to the whole gap. The
-// first three are about models, decisions and starts about how far the two runs drifted
-// apart (a completion that slips by a per cent sends the next request elsewhere), and
-// transport, from replay to packet, about packets.
+// The difference between two neighbours is a step, so the steps add up to the whole gap. The
+// first three steps are about models. Decisions and starts are about how far the two runs
+// drifted apart (a completion that is one per cent later can send the next request elsewhere).
+// Transport, from replay to packet, is about packets.
 //
-// A policy that looks at nothing decides alike in both worlds, and then its decisions
-// step is 0 to the bit, because the two runs are one. Round robin deals instances in the order of prefill
-// completions; only two that are closer than the packet world's timers can swap.
+// A policy that uses no state decides the same in both worlds. Its decisions step is then
+// exactly 0, because the two runs are the same. Round robin assigns instances in the order of
+// prefill completions; two completions swap only if they are closer than the accuracy of the
+// packet world's timers.
 //
 // # What is compared
 //
-// Requests that completed in every stage, paired by seed and id over the packet run's
-// seeds (package analysis). The flow world's stages are run on more seeds as well; the
-// wide figures are over those. Decisions are averaged in another way, since more seeds
-// would bring more workloads: the packet run's are compared with those of up to twenty runs of the flow world that
-// have the same requests and other tie-break draws. So chance and cause can be told apart.
+// Compared are the requests that completed in every stage, paired by seed and id over the packet
+// run's seeds (package analysis). The flow world's stages also run on more seeds, for the wide
+// figures. Decisions are averaged differently, since more seeds would add other workloads: the
+// packet run's decisions are compared with those of up to twenty flow-world runs with the same
+// requests and other tie-break draws. This separates chance from cause.
 //
-// Transport is also cut by class of transfer: see classes.go. A fluid has no
-// acknowledgements, so those that wait behind others' data on their way back are a cost of
-// transport, with a class of its own (ack-path) where nothing else was in the way. Times are paper
-// milliseconds. Results depend on the records and the scenario alone. Start reading at
-// Explain.
+// Transport is also split by class of transfer: see classes.go. A fluid has no acknowledgements,
+// so the time that they wait behind others' data is a cost of transport. Transfers that were
+// delayed by nothing else have their own class (ack-path). Times are paper milliseconds. Results
+// depend only on the records and the scenario. Start reading at Explain.
 package attribution
 
 // Stage names one run of the chain.
@@ -64,7 +64,7 @@ var stepName = map[Stage]string{
 	StageDecisions: "decisions", StageReplay: "starts", StagePacket: "transport",
 }
 
-// flowOnly says that a stage needs no packet run, so that it is run on all seeds.
+// flowOnly reports whether a stage needs no packet run. Such stages run on all seeds.
 func flowOnly(s Stage) bool {
 	return s == StageTier || s == StageRandom || s == StageFraming || s == StageFlow
 }

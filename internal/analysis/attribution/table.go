@@ -7,8 +7,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// Table holds what the waterfalls need of the stages' records. The zero value is empty
-// and ready. Not safe for concurrent use.
+// Table holds the figures of the stages' records for the waterfalls. The zero value is an empty
+// table. It is not safe for concurrent use.
 type Table struct {
 	figures map[cell]map[analysis.Key]float64
 	packet  map[string]int // requests of the packet run by policy
@@ -21,8 +21,7 @@ type cell struct {
 	policy, metric string
 }
 
-// Add takes a stage's records; those that did not complete do not count, and their
-// order does not matter.
+// Add adds a stage's records, in any order. Requests that did not complete do not count.
 func (t *Table) Add(stage Stage, records []results.Record) {
 	if t.figures == nil {
 		t.figures, t.packet = map[cell]map[analysis.Key]float64{}, map[string]int{}
@@ -80,8 +79,8 @@ func (c columns) chain(stages []Stage, metric, policy, baseline string) []analys
 // stageAgain names one of the runs with other tie-break draws.
 func stageAgain(k int) Stage { return Stage("flow again " + strconv.Itoa(k)) }
 
-// again gives the same in the runs with other tie-break draws. It ends with the first
-// in which nothing completed, or that was not made.
+// again returns the same figure in the runs with other tie-break draws, up to the first run in
+// which nothing completed or that was not made.
 func (c columns) again(metric, policy, baseline string) []analysis.Figure {
 	var made []Stage
 	for k := range redraws {

@@ -8,11 +8,11 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// metrics are those that add up: means of times.
+// metrics are the metrics whose steps add up: means of times.
 var metrics = []string{results.MetricTTFT, results.MetricTransfer}
 
-// Waterfalls computes the means of each policy and the gains of each (policy,
-// baseline) pair. It is a pure function of what was added to the table.
+// Waterfalls computes the means of each policy and the gains of each (policy, baseline) pair. It
+// is a pure function of the records in the table.
 func (t *Table) Waterfalls(policies []string, comparisons [][2]string) (means, gains []results.Waterfall) {
 	means, gains = []results.Waterfall{}, []results.Waterfall{}
 	c := t.columns()
@@ -125,8 +125,8 @@ func byClass(keys []analysis.Key, packet, replay analysis.Column, classOf map[an
 	return parts
 }
 
-// pointsByClass splits the difference of two gains, P/B in packets minus p/b in the replay,
-// by the parts of P - p and B - b. With ratio r = p/b it is (P - p - r (B - b)) / B.
+// pointsByClass splits the difference of two gains, P/B in packets minus p/b in the replay, into
+// the parts of P - p and B - b. With ratio r = p/b it is (P - p - r (B - b)) / B.
 func pointsByClass(keys []analysis.Key, packet, replay analysis.Figure, policy, baseline map[string]float64) map[string]float64 {
 	mean := func(c analysis.Column) float64 { m, _ := analysis.Mean(c.At(keys)); return m }
 	ratio, base := mean(replay.Policy)/mean(replay.Baseline), mean(packet.Baseline)
@@ -140,12 +140,12 @@ func pointsByClass(keys []analysis.Key, packet, replay analysis.Figure, policy, 
 	return parts
 }
 
-// flowStage is where StageFlow stands in the chain.
+// flowStage is the index of StageFlow in the chain.
 const flowStage = 3
 
-// againstRedraws is a stage minus the mean of runs that differ in nothing but tie-break
-// draws. The interval is where one more of those would lie in 95%: decisions outside
-// it are not what the flow world might have taken as well.
+// againstRedraws is a stage minus the mean of runs that differ only in tie-break draws. One more
+// such run would lie in the interval in 95% of cases. Decisions outside of it differ from the
+// flow world's by more than chance.
 func againstRedraws(chain []analysis.Figure, stage int, again []analysis.Figure) (analysis.Estimate, bool) {
 	keys := analysis.Requests(slices.Concat(chain, again)...)
 	value, ok := chain[stage].Value(keys)
@@ -158,7 +158,7 @@ func againstRedraws(chain []analysis.Figure, stage int, again []analysis.Figure)
 		if levels[i], ok = a.Value(keys); !ok {
 			return analysis.Estimate{}, false
 		}
-		sum += value - levels[i] // not of levels: equal runs differ by 0 to the bit
+		sum += value - levels[i] // not a sum of levels, so that equal runs differ by exactly 0
 	}
 	n := float64(len(levels))
 	_, half := analysis.Mean(levels)

@@ -16,8 +16,8 @@ func figure(first, second float64) analysis.Figure {
 	return analysis.Figure{Unit: analysis.MS, Policy: analysis.NewColumn(map[analysis.Key]float64{{Seed: 1, ID: 0}: first, {Seed: 1, ID: 1}: second})}
 }
 
-// Three other runs have means of 10, 12 and 14: s = 2 and t(0.975, 2) = 4.30265 (any table),
-// so that one more run lies within t s sqrt(1 + 1/3) of their mean in 95%.
+// Three other runs have means of 10, 12 and 14: s = 2 and t(0.975, 2) = 4.30265 (any table), so
+// that one more run lies within t s sqrt(1 + 1/3) of their mean in 95% of cases.
 func TestOneMoreRedrawLiesWithinTheIntervalOfDecisions(t *testing.T) {
 	t.Parallel()
 	chain := []analysis.Figure{figure(5, 5), figure(20, 30)}

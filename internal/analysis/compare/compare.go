@@ -1,14 +1,13 @@
-// Package compare sets runs beside each other: two or more run folders, the worlds of
-// one, or a run folder and another simulator's results in a CSV file.
+// Package compare compares runs: two or more run folders, the worlds of one folder, or a run
+// folder and another simulator's results in a CSV file.
 //
-// It tells each policy's mean, each gain over a baseline in every source, and how far
-// the others are from the first, paired by request wherever the sources have requests
-// in common. What keeps sources from being compared is in Comparison.Notes: other
-// scenarios, seeds, policies or requests, failures, and verdicts that are not good.
-// Nothing is left out without a note.
+// It computes each policy's mean and each gain over a baseline in every source, and how far the
+// other sources are from the first. It pairs requests wherever the sources have the same ones.
+// Comparison.Notes lists what limits the comparison: other scenarios, seeds, policies or
+// requests, failures, and verdicts that are not good. Nothing is left out without a note.
 //
-// Times are paper milliseconds. Results depend on the sources alone, not on the
-// order of their records. Start reading at Load and Compare; docs/compare.md is for users.
+// Times are paper milliseconds. Results depend only on the sources, not on the order of their
+// records. Start reading at Load and Compare; docs/compare.md is for users.
 package compare
 
 import (
@@ -24,10 +23,10 @@ import (
 // Comparison is what `netkvlab compare --output json` prints.
 type Comparison struct {
 	Sources []SourceInfo `json:"sources"`
-	// Means has one row a policy and metric, Gains one a comparison and metric.
+	// Means has one row per policy and metric, Gains one per comparison and metric.
 	Means []Row `json:"means"`
 	Gains []Row `json:"gains"`
-	// Notes say what keeps the sources from being compared; empty when nothing does.
+	// Notes say what limits the comparison; empty when nothing does.
 	Notes []string `json:"notes"`
 }
 
@@ -49,11 +48,11 @@ type Row struct {
 	Baseline string `json:"baseline,omitempty"` // of a gain
 	Metric   string `json:"metric"`             // ttft_ms | transfer_ms
 	Unit     string `json:"unit"`               // of Values: ms, or % where negative is faster
-	// Paired says that all sources are compared over the same requests. Where they have
-	// none in common, each has its own and the gaps are between independent runs.
+	// Paired says that all sources are compared over the same requests. If they have none in
+	// common, each uses its own and the gaps are between independent runs.
 	Paired bool `json:"paired"`
-	// Values has one a source and Gaps, in ms or percentage points, one for each source
-	// after the first: it minus the first.
+	// Values has one value per source. Gaps, in ms or percentage points, has one per source after
+	// the first: that source minus the first.
 	Values []Value `json:"values"`
 	Gaps   []Value `json:"gaps"`
 	Reason string  `json:"reason,omitempty"` // why there are no figures
@@ -65,13 +64,13 @@ type Value struct {
 	CI95     *float64 `json:"ci95,omitempty"`
 	CIMethod string   `json:"ci95_method,omitempty"`
 	CIN      int      `json:"ci95_n,omitempty"`
-	Requests int      `json:"requests"` // that it is over
+	Requests int      `json:"requests"` // the figure is over these
 }
 
 // Options choose what is compared.
 type Options struct {
-	// Baselines are the policies to count gains against; none means that each policy
-	// is compared with each one listed before it in the first source.
+	// Baselines are the policies over which gains are computed; none means that each policy is
+	// compared with each one before it in the first source.
 	Baselines []string
 }
 
@@ -80,8 +79,8 @@ var (
 	errNoPolicy = errors.New("no policy is in all of them")
 )
 
-// Compare compares two or more sources. It fails where there is no policy that all
-// have, and on an unknown baseline.
+// Compare compares two or more sources. It fails if they have no policy in common, and on an
+// unknown baseline.
 func Compare(sources []*Source, o Options) (*Comparison, error) {
 	if len(sources) < 2 {
 		return nil, errTooFew
@@ -139,8 +138,8 @@ func figures(sources []*Source, metric, policy, baseline string) []analysis.Figu
 	return out
 }
 
-// newRow compares a figure, over the requests that all sources have if there are any.
-// different are those that are not the same request in all of them.
+// newRow compares a figure, over the requests that all sources have if there are any. different
+// holds the keys that do not name the same request in all sources.
 func newRow(sources []*Source, different map[analysis.Key]bool, metric, policy, baseline string) Row {
 	all := figures(sources, metric, policy, baseline)
 	keys := slices.DeleteFunc(analysis.Requests(all...), func(k analysis.Key) bool { return different[k] })

@@ -87,7 +87,7 @@ func TestOrderOfLinesDoesNotMatter(t *testing.T) {
 	assert.Equal(t, want, compared(t, read(t, "a.csv", shuffled), read(t, "b.csv", other)))
 }
 
-// Each transfer of NetKV's 10% longer: the gain falls from g to 1.1 (1 + g) - 1.
+// If each of NetKV's transfers takes 10% longer, the gain falls from g to 1.1 (1 + g) - 1.
 func TestGapIsWhatWasPutIn(t *testing.T) {
 	t.Parallel()
 	longer := csvOf([]uint64{1, 2}, func(p string, _ uint64, _ int, ms float64) (float64, bool) {

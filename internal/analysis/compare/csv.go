@@ -25,7 +25,7 @@ const (
 	columnStatus   = "status"
 )
 
-// csvColumns lists them for messages.
+// csvColumns lists the columns for messages.
 var csvColumns = []string{columnPolicy, columnSeed, columnID, columnTTFT, columnTransfer, columnStatus}
 
 func loadCSV(path string) (*Source, error) {
@@ -37,7 +37,7 @@ func loadCSV(path string) (*Source, error) {
 	return readCSV(f, path)
 }
 
-// readCSV reads one request a line. Errors begin "name:line:".
+// readCSV reads one request per line. Errors begin with "name:line:".
 func readCSV(r io.Reader, name string) (*Source, error) {
 	in := &csvReader{Reader: csv.NewReader(r), name: name, lines: map[rowKey]int{}, source: newSource(name)}
 	in.ReuseRecord = true
@@ -79,7 +79,7 @@ type rowKey struct {
 	analysis.Key
 }
 
-// at puts the place before an error.
+// at puts the file name and line before an error.
 func (in *csvReader) at(err error) error {
 	var parse *csv.ParseError
 	if errors.As(err, &parse) {
@@ -99,7 +99,7 @@ func (in *csvReader) header() error {
 	}
 	in.index, in.columns = map[string]int{}, len(row)
 	for i, head := range row {
-		head = strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")) // spreadsheets mark their encoding
+		head = strings.TrimSpace(strings.TrimPrefix(head, "\ufeff")) // spreadsheets write a byte order mark
 		if !slices.Contains(csvColumns, head) {
 			in.source.ignored = append(in.source.ignored, head)
 			continue

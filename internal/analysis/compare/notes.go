@@ -14,8 +14,8 @@ import (
 	"github.com/netkvlab/netkvlab/internal/results"
 )
 
-// differentRequests lists the seed and id pairs that name one request in one source
-// and another in another: pairing them would compare nothing.
+// differentRequests lists the seed and id pairs that name different requests in different
+// sources. They must not be paired.
 func differentRequests(sources []*Source) map[analysis.Key]bool {
 	const roundingMS = 1e-6
 	seen := map[analysis.Key]fingerprint{}
@@ -33,7 +33,7 @@ func differentRequests(sources []*Source) map[analysis.Key]bool {
 	return out
 }
 
-// notes says all that a reader of the figures must know.
+// notes lists what a reader of the figures must know.
 func notes(sources []*Source, policies []string, different map[analysis.Key]bool, c *Comparison) []string {
 	out := []string{}
 	for i, s := range sources {
@@ -53,7 +53,7 @@ func notes(sources []*Source, policies []string, different map[analysis.Key]bool
 	return append(out, pairing(sources, c)...)
 }
 
-// condition is about one source alone.
+// condition returns the notes about one source.
 func (s *Source) condition(letter string) []string {
 	var out []string
 	if s.run != nil {
@@ -75,7 +75,7 @@ func (s *Source) condition(letter string) []string {
 	return out
 }
 
-// otherThan is about what two sources do not have in common.
+// otherThan returns the notes about differences from the first source.
 func (s *Source) otherThan(first *Source, letter string) []string {
 	var out []string
 	if a, b := missing(first.info.Seeds, s.info.Seeds), missing(s.info.Seeds, first.info.Seeds); a != nil || b != nil {
@@ -101,7 +101,7 @@ func (s *Source) otherThan(first *Source, letter string) []string {
 	return out
 }
 
-// missing lists what a has and b has not; nil for nothing.
+// missing lists the elements of a that are not in b; nil if there are none.
 func missing[T comparable](a, b []T) []T {
 	var out []T
 	for _, x := range a {
@@ -125,12 +125,12 @@ func list(numbers []uint64) string {
 	return text
 }
 
-// scenarioDiff lists the keys in which two resolved scenarios differ, with both values.
-// Seeds and policies are left out: they have notes of their own.
+// scenarioDiff lists the keys in which two resolved scenarios differ, with both values. Seeds
+// and policies are left out, since they have their own notes.
 func scenarioDiff(a, b *results.Run) []string {
 	const most = 8
 	x, y := flatten(a.Scenario), flatten(b.Scenario)
-	if x == nil || y == nil { // a folder without its scenario: the name is what is left
+	if x == nil || y == nil { // a folder without its scenario: only the names can be compared
 		x, y = map[string]string{"name": a.Summary.Scenario}, map[string]string{"name": b.Summary.Scenario}
 	}
 	keys := slices.Sorted(maps.Keys(x))
@@ -186,7 +186,7 @@ func flatten(text []byte) map[string]string {
 	return out
 }
 
-// pairing says over what the rows are.
+// pairing says which requests the rows use.
 func pairing(sources []*Source, c *Comparison) []string {
 	left := make([]int, len(sources))
 	unpaired := 0

@@ -16,26 +16,25 @@ type Source struct {
 	info      SourceInfo
 	run       *results.Run // nil for a CSV file
 	figures   map[column]map[analysis.Key]float64
-	columns   map[column]analysis.Column   // the figures, once all are there
-	prints    map[analysis.Key]fingerprint // tell whether two sources' request of one key is the same; none for a CSV file
+	columns   map[column]analysis.Column   // the figures; set by finish
+	prints    map[analysis.Key]fingerprint // show whether a key names the same request in two sources; empty for a CSV file
 	requests  map[string]int               // by policy
 	completed map[string]int
 	payload   bool     // of a run without packets: its links carry payload at their full rate
-	ignored   []string // columns of a CSV file that mean nothing here
+	ignored   []string // unknown columns of a CSV file
 }
 
 type column struct{ policy, metric string }
 
-// fingerprint is what a request is known by.
+// fingerprint identifies a request.
 type fingerprint struct {
 	arrivalMS float64
 	tokens    int
 }
 
 // Load reads what an argument names: a run folder, a run folder and one of its worlds
-// (DIR:packet, DIR:flow, DIR:replay), or a CSV file. Of a folder without a world named, it is the
-// packet world if it ran, else the flow world. Errors name the file, and the line
-// where there is one.
+// (DIR:packet, DIR:flow, DIR:replay), or a CSV file. If no world is named, it takes the packet
+// world if that ran, else the flow world. Errors name the file and, if there is one, the line.
 func Load(name string) (*Source, error) {
 	path, world := name, ""
 	info, err := os.Stat(path)
@@ -66,7 +65,7 @@ func Load(name string) (*Source, error) {
 	return s, nil
 }
 
-// worldNames are in the order in which one is chosen where none is named.
+// worldNames is in the order in which a world is chosen if none is named.
 var worldNames = []string{results.WorldPacket, results.WorldFlow, results.WorldReplay}
 
 func newSource(name string) *Source {
@@ -133,7 +132,7 @@ func (s *Source) add(policy string, key analysis.Key, status string, ttft, trans
 	}
 }
 
-// finish puts the policies in order: those given, then others in the order of their names.
+// finish sorts the policies: the given ones first, then the others by name.
 func (s *Source) finish(given []string) {
 	for _, p := range append(slices.Clone(given), slices.Sorted(maps.Keys(s.requests))...) {
 		if s.requests[p] > 0 && !slices.Contains(s.info.Policies, p) {

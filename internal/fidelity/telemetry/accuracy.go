@@ -7,16 +7,16 @@ import (
 
 // Accuracy is how well the oracle knew the network, by tier.
 type Accuracy struct {
-	// Polls is how many periods were compared.
+	// Polls is the number of periods that were compared.
 	Polls int
-	// Truth is the mean share of the links that others used, Error the mean absolute
-	// distance, over each period between two polls, of what the scheduler held in its
-	// middle from what was true over it. Staleness, noise, loss and the period itself are
-	// in it; the time before the first sample, when nothing is held, is not.
+	// Truth is the mean share of the links that others used. Error is the mean absolute difference,
+	// per period between two polls, of the value that the scheduler had in its middle from the true
+	// value over it. It includes staleness, noise, loss and the period itself, but not the time
+	// before the first sample, when there is no value.
 	Truth, Error [4]float64
 }
 
-// Add takes in another trial's: means over all polls of both.
+// Add includes another trial's accuracy: the means are over all polls of both.
 func (a *Accuracy) Add(b Accuracy) {
 	n := a.Polls + b.Polls
 	if n == 0 {
@@ -36,7 +36,7 @@ type gauge struct {
 	last       time.Duration
 	held       [4]float64
 	knows      bool     // a sample has been seen
-	told       int      // periods that it, or a later one, was held in
+	told       int      // periods in which the scheduler had any sample
 	coming     []sample // polled and not seen yet, by time
 }
 
@@ -45,7 +45,7 @@ type sample struct {
 	said [4]float64
 }
 
-// add takes a poll in: truth is that of the period that it ends.
+// add includes a poll; truth is the value over the period that ends with it.
 func (g *gauge) add(at, staleness time.Duration, truth, said [4]float64, ok bool) {
 	middle := g.last + (at-g.last)/2
 	for len(g.coming) > 0 && g.coming[0].seen <= middle {

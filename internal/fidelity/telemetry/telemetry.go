@@ -2,9 +2,9 @@
 // of the emulated ports into per-tier congestion, as a network team would from
 // SNMP or sFlow, and into the utilisation time series of links.csv.
 //
-// It is pure: the caller polls the counters and says when. The transfers' own
-// traffic is excluded by DSCP class where the ports count by class; where they do
-// not, congestion is everything above nothing (the notes' fallback, n = 0).
+// It is pure: the caller polls the counters and says when. The transfers' own traffic is
+// excluded by DSCP class where the ports count by class; where they do not, all traffic counts
+// as congestion.
 package telemetry
 
 import (
@@ -19,12 +19,13 @@ import (
 
 // Counters are one port's egress counters since the fabric was made.
 type Counters struct {
-	// At is when they were read; zero is the time of the poll. Reading hundreds of
-	// switches takes a while, and longer where the host is busy.
+	// At is when they were read; zero means the time of the poll. Reading hundreds of switches
+	// takes some time, and more on a busy host.
 	At time.Time
 	// Bytes are Ethernet frames as the shaper counts them, all classes.
 	Bytes uint64
-	// OthersBytes is the part that is not the transfers' own; equal to Bytes where classes are not told apart.
+	// OthersBytes is the part that does not belong to transfers; equal to Bytes where ports do not
+	// count by class.
 	OthersBytes uint64
 	Drops       uint64
 	Marks       uint64 // packets marked (ECN) instead of dropped
@@ -37,18 +38,18 @@ type PortRef struct {
 	Name string // "tor0-0>agg0-1"
 	Tier int
 	Rate scenarios.BitsPerSecond // emulated
-	// Shared is false where no KV cache can be slowed by others: NVLinks, and the access
-	// links of hosts that do not serve.
+	// Shared is false where other traffic cannot slow a transfer: NVLinks, and the access links of
+	// hosts that do not serve.
 	Shared bool
 }
 
 // Row is one line of the link time series.
 type Row struct {
 	At          time.Duration // paper time
-	Since       time.Duration // real time since this port was read before
+	Since       time.Duration // real time since the previous read of this port
 	Port        int           // index into Ports
 	Bytes       uint64        // since the first poll
-	Utilization float64       // of the emulated rate, since the poll before
+	Utilization float64       // of the emulated rate, since the previous poll
 	Drops       uint64        // since the first poll
 	Marks       uint64        // since the first poll
 	Backlog     uint64        // bytes queued at the poll
@@ -59,13 +60,13 @@ type Options struct {
 	Ports []PortRef
 	// Separate says that OthersBytes is exact; else congestion counts all bytes.
 	Separate bool
-	// Ours says that nothing but the transfers' own traffic exists, so that with
-	// separation congestion is zero without counting.
+	// Ours says that only the transfers' own traffic exists, so that with Separate congestion is
+	// zero without counting.
 	Ours  bool
 	Noise float64 // standard deviation added to each tier's value
 	Loss  float64 // probability that a poll is lost
 	Seed  uint64
-	// Staleness is how long after its poll a sample is seen, paper time.
+	// Staleness is the paper time from a poll until its sample is seen.
 	Staleness time.Duration
 }
 
@@ -79,14 +80,14 @@ type Meter struct {
 	gauge gauge
 }
 
-// New returns a meter that has seen nothing.
+// New returns a meter before its first poll.
 func New(opt Options) *Meter { return &Meter{opt: opt} }
 
-// maxCongestion keeps the map below 1: a tier that others fill still moves.
+// maxCongestion keeps the values below 1: transfers still progress on a tier that others fill.
 const maxCongestion = 0.99
 
-// Poll takes all ports' counters at a real time since any fixed instant and a
-// paper time. The first poll only sets the base: ok is false.
+// Poll compares all ports' counters with those of the previous poll. real is since any fixed
+// instant. The first poll only sets the base: ok is false.
 func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]float64, rows []Row, ok bool) {
 	defer func() {
 		m.last = append(m.last[:0], now...)
@@ -133,13 +134,13 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	return congestion, rows, ok
 }
 
-// Accuracy compares what the scheduler was told with what was true; zero where the
-// ports cannot tell others' traffic from the transfers' own.
+// Accuracy compares the samples with the truth; zero where the ports cannot separate other
+// traffic from the transfers' own.
 func (m *Meter) Accuracy() Accuracy { return m.gauge.accuracy() }
 
-// Distort is what the oracle says of a poll that found the truth: noise added to
-// each tier's value, kept within [0, 0.99], and ok false for a poll that is lost. The n-th
-// poll of a seed draws the same whatever came before.
+// Distort turns the true values of a poll into the oracle's: noise is added to each tier's
+// value, which stays within [0, 0.99], and ok is false for a lost poll. The n-th poll of a seed
+// always draws the same.
 func Distort(seed, poll uint64, noise, loss float64, truth [4]float64) (said [4]float64, ok bool) {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("oracle"))

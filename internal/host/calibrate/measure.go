@@ -1,8 +1,8 @@
-// Package calibrate measures what this host carries, in a scratch fabric made of the
-// parts that labs are made of: packet-hops a second and core at the grains that plans
-// use, one flow and as many as saturate it, and how late timers are. It takes some eight
-// seconds, lives in namespaces of its own and removes them also when it is interrupted.
-// Start reading at Measure.
+// Package calibrate measures what this host carries, in a scratch fabric made of the same parts
+// as labs: packet-hops per second and core at the grains of plans, the throughput of one flow
+// and of flows that saturate the host, and how late timers are. It takes about eight seconds,
+// uses its own namespaces, and removes them also when it is interrupted. Start reading at
+// Measure.
 package calibrate
 
 import (
@@ -19,26 +19,26 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Lab is the name that the scratch fabric's namespaces carry, so that `netkvlab ps`
-// shows and `netkvlab down` removes what a killed calibration has left.
+// Lab is the lab name of the scratch fabric's namespaces. After a killed calibration `netkvlab
+// ps` shows them and `netkvlab down` removes them.
 const Lab = "netkvlab-calibration"
 
 const (
-	// settle is how long flows run before they are counted: past their slow start.
+	// settle is how long flows run before they are counted, so that slow start is over.
 	settle = 250 * time.Millisecond
-	// part is one of the measurements of which the best counts, since neighbours can only
-	// make one worse; there are parts of them.
+	// part is the length of one measurement. Of several (parts) the best counts, since other
+	// processes can only make one worse.
 	part, parts = 300 * time.Millisecond, 3
-	// busyRefused of the CPUs in other hands spoils the result.
+	// busyRefused is the share of the CPUs used by other programs from which measuring is refused.
 	busyRefused = 0.25
-	// timers is how many wake-ups are measured, one every millisecond.
+	// timers is the number of wake-ups that are measured, one per millisecond.
 	timers = 400
 	// undoTime bounds the clean-up after an interruption.
 	undoTime = 20 * time.Second
 )
 
-// scratch is the fabric that is measured, two pods at least, so that flows take six hops,
-// with the paper's rates.
+// scratch is the measured fabric, with the paper's rates. It has at least two pods, so that
+// flows take six hops.
 const scratch = `
 name: ` + Lab + `
 topology: {pods: %d, racksPerPod: 2, serversPerRack: 1, gpusPerServer: 8, nicRate: 100Gbps, aggsPerPod: 2, coresPerAgg: 2, oversubscription: {rack: 2, pod: 4}}
@@ -48,25 +48,25 @@ workload: {kind: synthetic, synthetic: {profile: rag, requests: 1, rate: 1/s}}
 policies: [rr]
 `
 
-// The scales that are measured: links from 10 Mbit/s, where plans have two segments a
-// burst, to 250, and one at which the links are too fast for any host. The slower the links
-// the more pods, since a busy host forwards more for the same CPU: it wakes less often.
+// The measured scales: links from 10 Mbit/s, where plans have two segments per burst, to 250
+// Mbit/s, and one scale at which the links are too fast for any host. Slower links need more
+// pods to keep the host busy: a busy host wakes less often and forwards more with the same CPU.
 var (
 	steps = []struct {
 		scale float64
 		pods  int
 	}{{2500, 8}, {1000, 6}, {400, 3}, {200, 2}, {100, 2}}
-	timed     = 200.0 // where timers are measured: busy, but not beyond what two cores carry
+	timed     = 200.0 // where timers are measured: a load that two cores still carry
 	saturated = 5.0
 )
 
-// measurement is a calibration in the making.
+// measurement is a calibration in progress.
 type measurement struct {
 	*host.Calibration
-	busy []float64 // cores, of each step
+	busy []float64 // busy cores per step
 }
 
-// Measure calibrates this host. progress is told what is going on.
+// Measure calibrates this host. progress receives a line for each step.
 func Measure(ctx context.Context, progress func(string)) (*host.Calibration, error) {
 	blank, err := host.NewCalibration(host.Proc, time.Now())
 	if err != nil {
@@ -89,11 +89,11 @@ func Measure(ctx context.Context, progress func(string)) (*host.Calibration, err
 	if err := c.onFabric(ctx, 2, saturated, c.saturate); err != nil {
 		return nil, err
 	}
-	if _, after, err = others(ctx); err != nil { // who came meanwhile has had a share, too
+	if _, after, err = others(ctx); err != nil { // programs that started meanwhile used CPU too
 		return nil, err
 	}
 	c.Others = max(before, after)
-	// What others surely had was not ours.
+	// Subtract the CPU time that other programs used for certain.
 	for i := range c.Steps {
 		s := &c.Steps[i]
 		s.HopsPerCore *= c.busy[i] / max(c.busy[i]-min(before, after)*float64(c.CPUs), c.busy[i]/2)
@@ -101,8 +101,8 @@ func Measure(ctx context.Context, progress func(string)) (*host.Calibration, err
 	return c.Calibration, nil
 }
 
-// others looks at the host while nothing of ours runs, at how late timers are and how
-// much of the CPUs other programs use, and refuses to measure beside much.
+// others measures, while no flows run, how late timers are and how much CPU other programs use.
+// It is an error if they use too much.
 func others(ctx context.Context) (host.Lateness, float64, error) {
 	idle, late, err := watched(ctx, func(ctx context.Context) ([]time.Duration, error) {
 		return kvagent.TimerLateness(ctx, timers, time.Millisecond)
@@ -116,7 +116,7 @@ func others(ctx context.Context) (host.Lateness, float64, error) {
 	return lateness(late), 1 - idle, nil
 }
 
-// watched gives the host's idle share while something is done.
+// watched returns the host's idle share while do runs.
 func watched[T any](ctx context.Context, do func(context.Context) (T, error)) (idle float64, out T, err error) {
 	w := host.NewWatch(host.Proc)
 	w.Start()
@@ -126,15 +126,15 @@ func watched[T any](ctx context.Context, do func(context.Context) (T, error)) (i
 	return l.Idle, out, errors.Join(err, l.Err)
 }
 
-// onFabric makes the scratch fabric at a scale, works on it and removes it, also when
-// the context ends.
+// onFabric makes the scratch fabric at a scale, calls work and removes the fabric, also when the
+// context ends.
 func (c *measurement) onFabric(ctx context.Context, pods int, scale float64, work func(context.Context, *rig) error) (err error) {
 	s, err := scenarios.Parse(Lab, fmt.Appendf(nil, scratch, pods))
 	if err != nil {
 		return err
 	}
 	s.Scale.Rate = scale
-	// No trial runs on this fabric, so it is no trials.Cluster.
+	// No trial runs on this fabric, so a trials.Cluster is not needed.
 	plan, err := fabric.New(s, s.Scale)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (c *measurement) onFabric(ctx context.Context, pods int, scale float64, wor
 	defer func() {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 		defer cancel()
-		errClose := f.Close() // its handles would hold the namespaces
+		errClose := f.Close() // open handles would keep the namespaces alive
 		_, errRemove := kernel.Remove(undo, Lab, kernel.Options{})
 		err = errors.Join(err, errClose, errRemove)
 	}()
@@ -155,7 +155,7 @@ func (c *measurement) onFabric(ctx context.Context, pods int, scale float64, wor
 	return work(ctx, r)
 }
 
-// step fills all links and takes what a core forwards from what it did and its idle time.
+// step fills all links, and computes what a core forwards from the packets and the idle time.
 func (c *measurement) step(ctx context.Context, r *rig, timed bool) error {
 	if err := r.start(ctx, r.pairs()); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (c *measurement) step(ctx context.Context, r *rig, timed bool) error {
 	return nil
 }
 
-// saturate measures one flow, and then all.
+// saturate measures one flow, and then all flows.
 func (c *measurement) saturate(ctx context.Context, r *rig) error {
 	pairs := r.pairs()
 	for _, m := range []struct {

@@ -22,15 +22,15 @@ const (
 	dialTime        = 5 * time.Second
 )
 
-// pair is a connection that flows: between two instances of different pods, from a
-// source port that takes one of their paths.
+// pair is a busy connection between two instances of different pods, from a source port that
+// selects one of their paths.
 type pair struct {
 	from, to fabric.NodeID
 	slot     int
 }
 
-// rig moves bulk traffic through the scratch fabric, all from this process: a socket
-// stays in the namespace it was made in.
+// rig moves bulk traffic through the scratch fabric from this single process. This works because
+// a socket stays in the namespace in which it was made.
 type rig struct {
 	fabric *kernel.Fabric
 	plan   *fabric.Plan
@@ -40,11 +40,11 @@ type rig struct {
 	wg        sync.WaitGroup
 
 	mu    sync.Mutex
-	bytes int64 // that arrived
+	bytes int64 // received
 }
 
-// pairs are those that fill every core link: each prefill instance to one of another
-// pod over every path.
+// pairs returns connections that fill every core link: from each prefill instance to one of
+// another pod, over every path.
 func (r *rig) pairs() []pair {
 	var out []pair
 	p := r.plan
@@ -57,7 +57,7 @@ func (r *rig) pairs() []pair {
 	return out
 }
 
-// start opens connections and lets them flow until stop.
+// start opens connections, which send until stop.
 func (r *rig) start(ctx context.Context, pairs []pair) error {
 	tables := map[[2]fabric.NodeID][][]uint16{}
 	for _, p := range pairs {
@@ -104,7 +104,7 @@ func (r *rig) connect(ctx context.Context, p pair, port uint16) error {
 	if err != nil {
 		return err
 	}
-	if err := kvagent.WakeAt(raw, kvagent.WakeBytes); err != nil { // as an agent's receiver
+	if err := kvagent.WakeAt(raw, kvagent.WakeBytes); err != nil { // like an agent's receiver
 		return err
 	}
 	r.wg.Go(func() { send(out) })
@@ -161,7 +161,7 @@ func (r *rig) received() int64 {
 	return r.bytes
 }
 
-// packets sums what left all ports.
+// packets sums the packets that all ports have sent.
 func (r *rig) packets() (sum uint64, err error) {
 	counters, err := r.fabric.Counters()
 	for i := range counters {
@@ -170,7 +170,7 @@ func (r *rig) packets() (sum uint64, err error) {
 	return sum, err
 }
 
-// measure tells what goes through the fabric for a while.
+// measure returns the throughput of the fabric over a while.
 func (r *rig) measure(ctx context.Context) (host.Throughput, error) {
 	before, err := r.packets()
 	if err != nil {
@@ -193,8 +193,8 @@ func (r *rig) measure(ctx context.Context) (host.Throughput, error) {
 	return host.Throughput{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received()-bytes) / s, Idle: idle}, nil
 }
 
-// stop ends all flows and waits for them. A reset leaves nothing behind that would hold
-// a namespace.
+// stop ends all flows with a reset and waits for them, so that no socket keeps a namespace
+// alive.
 func (r *rig) stop() {
 	for _, c := range r.conns {
 		if t, ok := c.(*net.TCPConn); ok {

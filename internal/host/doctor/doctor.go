@@ -1,5 +1,5 @@
-// Package doctor says what this host can do for a lab and what it lacks, by trying
-// each thing in a scratch namespace. It changes nothing that lasts.
+// Package doctor finds out which features for labs this host has, by trying each one in a
+// scratch namespace. It makes no lasting change.
 package doctor
 
 import (
@@ -23,27 +23,27 @@ import (
 const (
 	Works   = "works"
 	Missing = "missing"
-	Unknown = "unknown" // could not tell, and why
+	Unknown = "unknown" // could not find out; Detail says why
 )
 
-// Check is one thing that was tried.
+// Check is one feature that was tried.
 type Check struct {
 	Name     string `json:"name"`
 	Answer   string `json:"answer"`
 	Required bool   `json:"required"`
-	Need     string `json:"need,omitempty"`    // what would make it work
-	Detail   string `json:"detail,omitempty"`  // what the kernel said
+	Need     string `json:"need,omitempty"`    // what would enable it
+	Detail   string `json:"detail,omitempty"`  // the kernel's answer
 	Without  string `json:"without,omitempty"` // what a lab does when it is missing
 }
 
-// Report is everything that was tried.
+// Report lists everything that was tried.
 type Report struct {
 	Kernel string  `json:"kernel"`
 	CPUs   int     `json:"cpus"`
 	Checks []Check `json:"checks"`
 }
 
-// Examine tries everything. The engine is the one that containers would go to.
+// Examine tries everything. engine is the one that would run containers.
 func Examine(ctx context.Context, engine *docker.Engine) *Report {
 	r := &Report{CPUs: runtime.NumCPU(), Checks: []Check{}}
 	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
@@ -61,7 +61,7 @@ func Examine(ctx context.Context, engine *docker.Engine) *Report {
 			Without: "transfer.congestionControl: " + cc + " is refused",
 		}
 		err := host.TryCongestionControl(cc)
-		r.add(c, err, unix.ENOENT) // EPERM, say, tells nothing about the kernel
+		r.add(c, err, unix.ENOENT) // EPERM, for example, says nothing about the kernel
 	}
 	r.add(Check{
 		Name: "docker engine", Need: "Docker 20.10 or newer, root's", Without: "runtime: docker is refused",
@@ -81,7 +81,7 @@ func (r *Report) add(c Check, err, unsupported error) {
 	r.Checks = append(r.Checks, c)
 }
 
-// Err tells whether a lab can run here at all.
+// Err is nil if a lab can run here at all.
 func (r *Report) Err() error {
 	var bad []string
 	for _, c := range r.Checks {
@@ -95,7 +95,7 @@ func (r *Report) Err() error {
 	return nil
 }
 
-// Print writes the report for a person.
+// Print writes the report as text.
 func (r *Report) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "Linux %s, %d CPUs\n\nFEATURE\tANSWER\tNEEDS\n", r.Kernel, r.CPUs)

@@ -15,18 +15,18 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// firstSeed is where seeds for tuning begin, far from those that people write down.
+// firstSeed is the first seed for tuning, far from the seeds that users normally choose.
 const firstSeed = 1_000_001
 
-// Options choose what is searched and by what.
+// Options choose the metric and the size of the search.
 type Options struct {
-	// Metric is what is made least (or greatest, where more is better); default ttft_mean.
+	// Metric is minimised (or maximised, if more is better); default ttft_mean.
 	Metric string
-	// Seeds is how many seeds outside the scenario's are tried; default 5.
+	// Seeds is the number of seeds, none of them the scenario's; default 5.
 	Seeds int
-	// Jobs is trials at once; 0: one a CPU.
+	// Jobs is the number of trials at once; 0 means one per CPU.
 	Jobs int
-	// Progress is told after every trial, one call at a time.
+	// Progress is called after every trial, one call at a time.
 	Progress func(done, total int)
 }
 
@@ -34,20 +34,20 @@ type Options struct {
 type Result struct {
 	Weights scenarios.Weights
 	Metric  analysis.Metric
-	// Best indexes Weights.Grid. Flat counts the points, the best among them, whose
-	// paired difference from the best is within its 95 % interval or under a per mille.
+	// Best indexes Weights.Grid. Flat counts the points, the best among them, whose paired
+	// difference from the best is within its 95 % interval or below 0.1 %.
 	Best, Flat int
 	// SpreadPct is how much worse the worst point is, in per cent of the best.
 	SpreadPct float64
 }
 
-// Ratios are the points of the grid: loadWeight for cacheWeight 1, and NaN for load alone.
+// Ratios returns the points of the grid: loadWeight for cacheWeight 1, and NaN for load only.
 func Ratios() []float64 {
 	return []float64{0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, math.NaN()}
 }
 
-// HeldOut is the scenario to tune on: the same with other seeds, and for a trace
-// another slice of it. What it is tuned on is said in words.
+// HeldOut returns the scenario to tune on: the same with other seeds and, for a trace, another
+// slice of it. The string describes these seeds and this slice.
 func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, error) {
 	out := *s
 	out.Seeds = nil
@@ -68,7 +68,7 @@ func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, err
 	return &out, fmt.Sprintf("%s of the trace from %v, %s", t.Length, t.Start, said), nil
 }
 
-// slice is a window of the trace beside the scenario's: the one after it, or else the one before.
+// slice returns a window of the trace next to the scenario's: after it, or else before it.
 func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 	t := *s.Workload.Trace
 	if t.Length == 0 {
@@ -90,7 +90,7 @@ func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 		"%s: the trace holds too little outside the window from %v for %v to tune on (at least %d requests): shorten it", s.Name, t.Start, t.Length, leastRequests)}
 }
 
-// leastRequests is what a slice must hold to say anything.
+// leastRequests is the least number of requests in a useful slice.
 const leastRequests = 50
 
 func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool) {
@@ -104,7 +104,7 @@ func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool
 	return t, err == nil && len(l.Requests) >= leastRequests
 }
 
-// Check refuses options that no search can follow.
+// Check refuses invalid options.
 func (o *Options) Check() error {
 	metric, err := analysis.FindMetric(cmp.Or(o.Metric, defaultMetric))
 	switch {
@@ -210,7 +210,7 @@ func policy(ratio float64) scenarios.Policy {
 // judge picks the best mean, the first of equal ones, and says how flat the grid is.
 func judge(metric analysis.Metric, scores [][]float64) *Result {
 	r := &Result{Metric: metric}
-	sign := float64(-metric.Better) // less is better after it
+	sign := float64(-metric.Better) // less is better after this multiplication
 	worst := math.Inf(-1)
 	for i, ratio := range Ratios() {
 		mean, ci := analysis.Mean(scores[i])
@@ -248,7 +248,7 @@ func meanOf(v []float64) float64 {
 	return m
 }
 
-// round keeps what the file shows to what the search is worth.
+// round limits the digits in the file to the accuracy of the search.
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
 func (r *Result) sensitivity() string {

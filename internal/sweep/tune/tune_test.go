@@ -68,7 +68,7 @@ func TestTuningUsesNoSeedOfTheScenario(t *testing.T) {
 	assert.Contains(t, said, "seeds")
 }
 
-// trace writes a request a second for that many seconds.
+// trace writes one request per second for the given number of seconds.
 func trace(t *testing.T, seconds int) string {
 	t.Helper()
 	var b strings.Builder

@@ -1,7 +1,7 @@
-// Command calibrate finds the parameters that the NetKV paper leaves open, from the
-// 100 % rows of its Table II alone, prints them as settings of the scenario, and with
-// -write FILE puts them into scenarios/paper/paper-table2.yaml; `make paper-calibrate` does
-// (about three minutes on two cores).
+// Command calibrate fits the parameters that the NetKV paper does not give, using only the 100 %
+// rows of its Table II, and prints them as settings of the scenario. With -write FILE it puts
+// them into that file. `make paper-calibrate` writes scenarios/paper/paper-table2.yaml (about
+// three minutes on two cores).
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command write makes docs/paper.md. With -run it first runs the page's sweeps in the
-// flow world (with -only, one of them) and keeps their tables in docs/paper; without, it
-// takes the tables that are there. With -packet SWEEP/LABELS it takes the packet world's figures of a run
-// folder into docs/paper-packet.json. Run it in tools/.
+// Command write makes docs/paper.md. With -run it first runs the page's sweeps in the flow world
+// (with -only, one of them) and writes their tables to docs/paper; without -run it uses the
+// existing tables. With -packet SWEEP/LABELS it adds the packet world's figures of a run folder
+// to docs/paper-packet.json. Run it in tools/.
 package main
 
 import (
@@ -65,7 +65,7 @@ func run(ctx context.Context, opt options, folders []string, log io.Writer) erro
 				return err
 			}
 		}
-		if err := os.RemoveAll(opt.work); err != nil { // whole: the next run begins anew
+		if err := os.RemoveAll(opt.work); err != nil { // completely, so that the next run starts from the beginning
 			return err
 		}
 	}
@@ -80,7 +80,7 @@ func run(ctx context.Context, opt options, folders []string, log io.Writer) erro
 	return os.WriteFile(filepath.Join(opt.docs, "paper.md"), []byte(page), 0o644)
 }
 
-// runSweep leaves a sweep's table, and the heat map of Fig. 1, in the docs.
+// runSweep writes a sweep's table, and the heat map of Fig. 1, to the docs.
 func runSweep(ctx context.Context, opt options, name string, log io.Writer) error {
 	s, err := sweep.Load(name)
 	if err != nil {

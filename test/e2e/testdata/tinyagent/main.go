@@ -1,7 +1,7 @@
-// Command tinyagent is an agent for netkvlab that shares no code with netkvlab's own:
-// it was written from docs/agent-protocol.md and the generated protocol alone, to prove
-// that these are enough. It prefills and decodes with constant times, caches nothing,
-// pushes only, and dials anew for each stream.
+// Command tinyagent is an agent for netkvlab that shares no code with netkvlab's own: it was
+// written only from docs/agent-protocol.md and the generated protocol, to prove that these are
+// enough. It prefills and decodes with constant times, caches nothing, supports only push, and
+// opens a new connection for each stream.
 package main
 
 import (
@@ -79,7 +79,7 @@ func (a *agent) Configure(_ context.Context, r *pb.ConfigureRequest) (*pb.Config
 }
 
 func (a *agent) Warm(context.Context, *pb.WarmRequest) (*pb.WarmResponse, error) {
-	return &pb.WarmResponse{}, nil // each stream dials for itself
+	return &pb.WarmResponse{}, nil // each stream opens its own connection
 }
 
 func (a *agent) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
@@ -128,7 +128,7 @@ func (a *agent) Session(stream pb.Agent_SessionServer) error {
 			if err := stream.Send(ev); err != nil {
 				return err
 			}
-		case <-failed: // the controller has said all it had to say
+		case <-failed: // the controller will send no more commands
 			return nil
 		}
 	}

@@ -59,7 +59,7 @@ func readFrame(r io.Reader) (frame, error) {
 type plane struct {
 	listeners []net.Listener
 	in, out   atomic.Int64
-	inlet     atomic.Pointer[inlet] // of the session that is open
+	inlet     atomic.Pointer[inlet] // of the current session
 	mu        sync.Mutex
 	busy      map[uint32]bool // source ports in use
 	conns     map[net.Conn]bool
@@ -157,7 +157,7 @@ func ack(c net.Conn, f frame, bytes int64) error {
 	return err
 }
 
-// inlet books the transfers that come in during a session.
+// inlet records the transfers that arrive during a session.
 type inlet struct {
 	s  *session
 	mu sync.Mutex
@@ -172,7 +172,7 @@ type incoming struct {
 
 func newInlet(s *session) *inlet { return &inlet{s: s, by: map[key]*incoming{}} }
 
-// at finds a transfer: its announcement and its streams come in any order.
+// at finds or adds a transfer: its announcement and its streams arrive in any order.
 func (n *inlet) at(k key) *incoming {
 	if n.by[k] == nil {
 		n.by[k] = &incoming{got: map[uint32]*pb.StreamReport{}}
@@ -213,7 +213,7 @@ func (n *inlet) receive(c net.Conn, f frame) error {
 	return ack(c, f, f.bytes)
 }
 
-// finish reports a transfer once it is whole.
+// finish reports a transfer once it is complete.
 func (n *inlet) finish(k key) {
 	in := n.by[k]
 	if in.expected == nil || len(in.got) < len(in.expected) {
@@ -231,7 +231,7 @@ func (n *inlet) finish(k key) {
 	n.s.arrived(k, done, last)
 }
 
-// send moves one transfer, a connection a stream.
+// send moves one transfer, with one connection per stream.
 func (s *session) send(k key, t *pb.Transfer) {
 	start := s.paper(monotonic())
 	if !s.sleep(float64(s.cfg.Transfer.GetSetupPaperNs())) {

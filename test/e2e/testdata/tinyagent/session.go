@@ -76,7 +76,7 @@ func (s *session) fail(k key, stage string, err error) {
 	s.emit(k, &pb.Event{Event: &pb.Event_Failed{Failed: &pb.Failed{Stage: stage, Reason: err.Error()}}})
 }
 
-// sleep waits for so much paper time.
+// sleep waits for the given paper time.
 func (s *session) sleep(paperNs float64) bool {
 	select {
 	case <-time.After(time.Duration(paperNs * s.cfg.TimeScale)):
@@ -135,7 +135,7 @@ func (s *session) reserve(r *pb.Reserve) {
 	s.emit(k, &pb.Event{Event: &pb.Event_Reserved{Reserved: answer}})
 }
 
-// release gives memory back and says how much is free then.
+// release frees memory and returns how much is free then.
 func (s *session) release(k key) (free int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,7 +144,7 @@ func (s *session) release(k key) (free int64) {
 	return s.free
 }
 
-// arrived is called when all streams of a transfer are here.
+// arrived is called when all streams of a transfer have arrived.
 func (s *session) arrived(k key, done *pb.TransferDone, lastPaperNs int64) {
 	s.emit(k, &pb.Event{AtPaperNs: lastPaperNs, Event: &pb.Event_TransferDone{TransferDone: done}})
 	s.wg.Go(func() { s.decode(k) })
