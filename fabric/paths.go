@@ -28,8 +28,8 @@ func (p *Plan) Tier(a, b NodeID) int {
 	return 0
 }
 
-// PathCount is the number of equal-cost paths of a tier: 1, 1, one an
-// aggregation switch, one a core switch.
+// PathCount is the number of equal-cost paths of a tier: 1, 1, one per
+// aggregation switch, one per core switch.
 func (p *Plan) PathCount(tier int) int {
 	switch tier {
 	case 2:
@@ -41,7 +41,7 @@ func (p *Plan) PathCount(tier int) int {
 }
 
 // EqualCostPaths lists all equal-cost paths between the first NICs of two
-// hosts. The order is the meaning of a path slot: slot k climbs to aggregation
+// hosts. The order defines path slots: slot k climbs to aggregation
 // switch k at tier 2, and at tier 3 to aggregation switch k / CoresPerAgg and
 // core k mod CoresPerAgg of its group. It is nil when either is a switch or
 // both are the same.

@@ -13,14 +13,14 @@ import (
 // ideal time of the rate.
 const (
 	// burstTime of the rate is the least burst: below it, each late timer of
-	// the shaper is capacity lost for good (4 to 6 per cent with one packet).
+	// the shaper loses capacity (4 to 6 per cent with one packet).
 	burstTime = 200 * time.Microsecond
-	// lateTime is what the bucket forgives a timer. More would only let transfers on idle
-	// links get further ahead.
+	// lateTime is the lateness of a timer that the bucket makes up for. More would only let
+	// transfers on idle links get further ahead.
 	lateTime = time.Millisecond
-	// switchQueueTime of the rate is a switch's queue: shallow, like a switch's.
+	// switchQueueTime of the rate is a switch port's queue: shallow, as in real switches.
 	switchQueueTime = 5 * time.Millisecond
-	// minSwitchQueue keeps some forty packets at low rates: with twenty, eight
+	// minSwitchQueue holds about forty packets at low rates: with twenty, eight
 	// flows retransmit a tenth of what they send.
 	minSwitchQueue = 64 << 10
 	// hostQueue is an instance's own egress: deep, since a real sender's queue
