@@ -48,8 +48,8 @@ func (p *Plan) PathCount(tier int) int {
 func (p *Plan) EqualCostPaths(src, dst NodeID) []Path { return p.NICPaths(src, dst, 0, 0) }
 
 // NICPaths is EqualCostPaths between given NICs. The destination's NIC is
-// chosen by the address that packets go to, the source's by the address they
-// come from. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
+// chosen by the packets' destination address, the source's by their source
+// address. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
 func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
 	tier := p.Tier(src, dst)
 	if tier < 0 || src == dst || !p.hasNIC(src, srcNIC) || !p.hasNIC(dst, dstNIC) {
