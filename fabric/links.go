@@ -10,7 +10,7 @@ import (
 // wiring adds links and numbers the ports of each node as it goes.
 type wiring struct {
 	plan  *Plan
-	ports []int // ports a node has so far
+	ports []int // number of ports of a node so far
 	kinds map[portKey]int
 }
 

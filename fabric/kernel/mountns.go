@@ -39,7 +39,7 @@ func mountPoints(info string) (all []mountPoint) {
 	return all
 }
 
-// mountOf is the mount that a folder lies in: of several at one path the last.
+// mountOf is the mount that contains a folder: the last of several at one path.
 func mountOf(all []mountPoint, folder string) (found mountPoint, ok bool) {
 	for _, m := range all {
 		inside := m.path == folder || m.path == "/" || strings.HasPrefix(folder, m.path+"/")

@@ -24,7 +24,7 @@ const (
 	memoryLimit = 512 << 20
 	// pidsLimit counts threads; an agent has about ten.
 	pidsLimit = 256
-	// nobody owns no file on the host. Other images use 65532 for it, too.
+	// nobody is a user without files on the host. Other images use 65532 for it, too.
 	nobody    = 65532
 	logLimit  = "1m"
 	socket    = "control.sock" // in Spec.Dir
