@@ -124,9 +124,10 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 }
 
 // moveAll lends the connections, then runs the streams. All of a transfer's streams
-// hold theirs before the first begins, so they are different ones. A stream
-// that names a port waits for it while holding nothing else: two transfers that each held
-// one port and needed the other's would wait for ever.
+// hold theirs before the first begins, so they are different ones. The exception is a
+// stream that names a port: it waits for the port by itself, and the others do not wait
+// for it. Otherwise two transfers that each held one port and needed the other's would
+// wait for ever.
 func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	slots := make([]*slot, len(o.specs))
 	each := func(do func(i int) error) {
