@@ -1,5 +1,5 @@
 # netkvlab: every step of CI is a target here and runs on a laptop.
-# Only test, test-root, test-e2e, demo and vm-test want root; they use sudo if need be.
+# Only test, test-root, test-e2e, demo, vm-test, bench and paper-packet need root; they use sudo if you are not root.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -11,10 +11,10 @@ GOFMT = $(shell $(GO) env GOROOT)/bin/gofmt
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 GOLANGCI_VERSION := v2.12.2
-# Built from source in minutes, so kept where every clone finds it.
+# The linter is built from source in minutes, so it is kept in a folder that all clones use.
 GOLANGCI := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/netkvlab/golangci-lint-$(GOLANGCI_VERSION)
-# With the same flags everywhere, program, linter and all tests but those under the race
-# detector share one set of compiled packages.
+# The flags are the same everywhere, so program, linter and all tests except those under the
+# race detector share one set of compiled packages.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 SCRIPTS := $(shell git ls-files '*.sh' 2>/dev/null) .ci/run test/vm/init

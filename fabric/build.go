@@ -9,8 +9,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// maxHostsPerRack is what a /24 a rack holds, with room for the network and
-// broadcast addresses and a few to spare.
+// maxHostsPerRack is what one /24 per rack holds, without the network and
+// broadcast addresses and a small reserve.
 const maxHostsPerRack = 250
 
 // maxNodes bounds a plan: far above what one host can carry, far below what
@@ -123,8 +123,8 @@ func (p *Plan) addNode(n Node) {
 }
 
 // hashSeed gives each switch its own ECMP seed: with equal seeds the second
-// layer repeats the choice of the first and half of the core stays dark. It
-// depends on the name alone, so that ports chosen for a path stay valid.
+// layer repeats the choice of the first, and half of the core is unused. The seed
+// depends on the name alone, so ports chosen for a path remain valid.
 func hashSeed(name string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(name)) // never fails, by hash.Hash

@@ -6,7 +6,7 @@
 //
 // # The tree
 //
-// Instances of a server are joined in pairs by NVLinks (tier 0). Each instance
+// Each pair of instances of a server is joined by an NVLink (tier 0). Each instance
 // has one or several NICs, every one a link to its rack's switch (tier 1,
 // torP-R). A rack's switch has one uplink to each aggregation switch of its
 // pod (tier 2, aggP-A). Aggregation switch A of every pod has one link to each
@@ -16,7 +16,7 @@
 //
 // # Units
 //
-// Rates are bits a second of Ethernet frames without preamble, check sequence
+// Rates are bits per second of Ethernet frames without preamble, check sequence
 // and inter-frame gap, which is what a Linux qdisc counts. A full TCP segment
 // of 1448 bytes is a frame of 1514. Fields named Emulated, and all of Shape,
 // hold what this host carries: the paper's rate divided by the rate scale and

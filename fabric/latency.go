@@ -8,20 +8,20 @@ import (
 )
 
 // MinLatency is the shortest one-way latency, in this host's time, that is
-// emulated. What is shorter drowns in the lateness of timers and in the host's own
-// forwarding, some 25 us a round trip.
+// emulated. A shorter one is below the lateness of timers and the host's own
+// forwarding, about 25 us per round trip.
 const MinLatency = 50 * time.Microsecond
 
 // delayPorts gives the switch ports that lead down to the hosts the tiers' latencies,
 // so that the delays along every path of a tier add up to the tier's, in either
 // direction: every path comes down through one port of tier 1, within a pod through
-// one of tier 2 before, and across pods through one of tier 3 before that. Spread
-// over the ports that lead up as well, the sums would be the same, but each delay
-// costs a timer and comes late by it.
+// one of tier 2 before, and across pods through one of tier 3 before that. If the
+// ports that lead up had delays too, the sums would be the same, but each delay
+// needs a timer and adds that timer's lateness.
 //
-// A port's delay lies in front of its queue, where a packet has just come from the
-// hop before; so it is the wire of that hop. Instances have none: a delay in front
-// of their own queue would part their sockets from it, and they would fill it.
+// A port's delay is in front of its queue, so it stands for the wire of the hop
+// before. Instances have no delay: in front of their own queue it would hide the queue
+// from their sockets, and the sockets would fill it.
 func (p *Plan) delayPorts(l *scenarios.TierLatency) error {
 	p.Latency = [4]time.Duration{1: l.Tier1, 2: l.Tier2, 3: l.Tier3}
 	for tier := 1; tier < len(p.Latency); tier++ {

@@ -10,7 +10,7 @@ import (
 // wiring adds links and numbers the ports of each node as it goes.
 type wiring struct {
 	plan  *Plan
-	ports []int // ports a node has so far
+	ports []int // number of ports of a node so far
 	kinds map[portKey]int
 }
 
@@ -39,7 +39,7 @@ func (w *wiring) join(tier int, a NodeID, aPrefix string, b NodeID, bPrefix stri
 
 type scaledRate struct{ paper, emulated scenarios.BitsPerSecond }
 
-// minEmulated is one byte a second: what a token bucket can hold at least.
+// minEmulated is one byte per second, the least rate of a token bucket.
 const minEmulated = 8
 
 func scaled(field string, r scenarios.BitsPerSecond, s scenarios.Scale) (scaledRate, error) {

@@ -8,7 +8,7 @@ import (
 )
 
 // The marking threshold K of DCTCP: in theory 0.17 of what the path holds (Alizadeh
-// et al., SIGMETRICS 2011), in practice more, since senders hand down several packets
+// et al., SIGMETRICS 2011), in practice more, because senders send several packets
 // at once. The first paper (SIGCOMM 2010) takes 20 packets at 1 Gbit/s and 65 at 10.
 const (
 	markLeast      = 20
@@ -26,9 +26,9 @@ func MarkBytes(rate scenarios.BitsPerSecond, roundTrip time.Duration) int {
 }
 
 // markPorts gives the switch ports their marking threshold where the transfers'
-// congestion control lives on marks. By itself it is a quarter of the queue at most:
-// slow start goes on for a round trip after the first mark, to twice the
-// threshold and more, and is not to be met by drops.
+// congestion control needs marks. Unless the scenario sets it, it is at most a quarter
+// of the queue: slow start continues for a round trip after the first mark, to twice
+// the threshold and more, and the queue must not drop packets then.
 func (p *Plan) markPorts(s *scenarios.Scenario) error {
 	if s.Transfer.CongestionControl != scenarios.CongestionDCTCP {
 		return nil

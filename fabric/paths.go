@@ -28,8 +28,8 @@ func (p *Plan) Tier(a, b NodeID) int {
 	return 0
 }
 
-// PathCount is the number of equal-cost paths of a tier: 1, 1, one an
-// aggregation switch, one a core switch.
+// PathCount is the number of equal-cost paths of a tier: 1, 1, one per
+// aggregation switch, one per core switch.
 func (p *Plan) PathCount(tier int) int {
 	switch tier {
 	case 2:
@@ -41,15 +41,15 @@ func (p *Plan) PathCount(tier int) int {
 }
 
 // EqualCostPaths lists all equal-cost paths between the first NICs of two
-// hosts. The order is the meaning of a path slot: slot k climbs to aggregation
+// hosts. The order defines path slots: slot k climbs to aggregation
 // switch k at tier 2, and at tier 3 to aggregation switch k / CoresPerAgg and
 // core k mod CoresPerAgg of its group. It is nil when either is a switch or
 // both are the same.
 func (p *Plan) EqualCostPaths(src, dst NodeID) []Path { return p.NICPaths(src, dst, 0, 0) }
 
 // NICPaths is EqualCostPaths between given NICs. The destination's NIC is
-// chosen by the address that packets go to, the source's by the address they
-// come from. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
+// chosen by the packets' destination address, the source's by their source
+// address. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
 func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
 	tier := p.Tier(src, dst)
 	if tier < 0 || src == dst || !p.hasNIC(src, srcNIC) || !p.hasNIC(dst, dstNIC) {

@@ -13,8 +13,8 @@ type NodeID int
 // LinkID indexes Plan.Links.
 type LinkID int
 
-// BitsPerSecond is the rate type of scenarios, so that who works on a Plan
-// needs no other package for it.
+// BitsPerSecond is the rate type of scenarios, so code that works on a Plan
+// needs no other package.
 type BitsPerSecond = scenarios.BitsPerSecond
 
 // Kind is what a node is in the tree.
@@ -39,7 +39,7 @@ const (
 	RoleDecode
 )
 
-// MTU is the MTU of every link: Ethernet's, whatever the scale, since packets
+// MTU is the MTU of every link: that of Ethernet at every scale, because packets
 // do not shrink with the rate.
 const MTU = 1500
 
@@ -59,14 +59,14 @@ type Plan struct {
 	Links []Link `json:"links"`
 	// Ports lists each node's ports by index; they point into Links.
 	Ports [][]*Port `json:"-"`
-	// Classes: switch ports count KV traffic and background apart, by DSCP.
+	// Classes: switch ports count KV traffic and background separately, by DSCP.
 	Classes bool `json:"classes"`
 	// KVDSCP and BackgroundDSCP (0..63) are what the classes match.
 	KVDSCP         int `json:"kv_dscp"`
 	BackgroundDSCP int `json:"background_dscp"`
 	// Latency is the one-way latency, in paper time, that a path of each tier gets from
 	// its ports' delays: the scenario's, or 0 where that is too short to emulate
-	// (MinLatency) and at tier 0. Only kernels that can delay have it.
+	// (MinLatency) and at tier 0. Only kernels that can delay packets apply it.
 	Latency [4]time.Duration `json:"latency_ns"`
 	// NICsPerInstance is at least 1; background hosts have one.
 	NICsPerInstance int `json:"nics_per_instance"`
@@ -97,7 +97,7 @@ type Node struct {
 	Index int `json:"index"`
 	// Group is a core's group, the number of the aggregation switches it joins; -1 elsewhere.
 	Group int `json:"group"`
-	// Addrs are the /32 addresses that transfers use, one a NIC; empty on switches.
+	// Addrs are the /32 addresses that transfers use, one per NIC; empty on switches.
 	Addrs []netip.Addr `json:"addrs,omitempty"`
 	// HashSeed is the switch's ECMP seed, never 0; 0 on hosts.
 	HashSeed uint32 `json:"hash_seed,omitempty"`
@@ -115,7 +115,7 @@ type Route struct {
 	Dst      netip.Prefix `json:"dst"` // 0.0.0.0/0 is the default route
 	NextHops []NextHop    `json:"next_hops"`
 	Src      netip.Addr   `json:"src,omitzero"` // preferred source on hosts, else invalid
-	Table    int          `json:"table"`        // 0 is main; with several NICs one table a NIC, chosen by Rules
+	Table    int          `json:"table"`        // 0 is main; with several NICs one table per NIC, chosen by Rules
 }
 
 // NextHop names the port and the neighbour's /31 address.
@@ -138,7 +138,7 @@ type Link struct {
 	B Port `json:"b"`
 	// Tier: 0 NVLink, 1 host to ToR, 2 ToR to aggregation, 3 aggregation to core.
 	Tier int `json:"tier"`
-	// Rate is the paper's, RateEmulated what this host shapes to:
+	// Rate is the paper's, RateEmulated the rate that this host shapes to:
 	// Rate / scale.rate / scale.time. A rate counts Ethernet frames
 	// without preamble, check sequence and gap (what a qdisc counts).
 	Rate         scenarios.BitsPerSecond `json:"rate"`
@@ -153,22 +153,22 @@ type Port struct {
 	Name  string       `json:"name"`  // interface name inside the namespace, at most 15 bytes: up0, d3, nv1
 	Addr  netip.Prefix `json:"addr"`  // /31
 	Shape Shape        `json:"shape"`
-	// GSOMaxSegs bounds the segments a sender hands down at once; 0 leaves the kernel's.
+	// GSOMaxSegs bounds the segments of one skb of a sender; 0 leaves the kernel's value.
 	GSOMaxSegs int `json:"gso_max_segs,omitempty"`
 }
 
 // Shape is the egress shaping of a port, in emulated units, as the kernel must hold it.
 type Shape struct {
 	Rate scenarios.BitsPerSecond `json:"rate"`
-	// BurstBytes is what may leave back to back after an idle time.
+	// BurstBytes may leave back to back after an idle time.
 	BurstBytes int `json:"burst_bytes"`
 	// LimitBytes bounds the queue; with Classes, each class's queue; with FlowQueues,
 	// each flow's.
 	LimitBytes int `json:"limit_bytes"`
-	// FlowQueues is how many queues the port has for flows, each of which its addresses
-	// and ports lead to one; they are served in turn, QuantumBytes at a time (deficit
-	// round robin). 0: one queue, in order of arrival. With Classes, KV traffic and
-	// background have so many each.
+	// FlowQueues is the number of the port's queues for flows. A hash of a flow's addresses
+	// and ports chooses its queue. The queues are served in turn, QuantumBytes at a time
+	// (deficit round robin). 0: one queue, in order of arrival. With Classes, KV traffic
+	// and background have this number each.
 	FlowQueues   int `json:"flow_queues,omitempty"`
 	QuantumBytes int `json:"quantum_bytes,omitempty"`
 	// Delay, in this host's time, passes before a packet reaches the queue: the latency
@@ -180,15 +180,15 @@ type Shape struct {
 	// 0: it never marks.
 	MarkBytes int `json:"mark_bytes,omitempty"`
 	// Classes splits the port by DSCP class (KV, background, other) for exact
-	// telemetry: HTB with one bfifo a class instead of a plain TBF. The three
-	// rates are what each class is sure of when all want to send; they sum to
+	// telemetry: HTB with one bfifo per class instead of a plain TBF. The three
+	// rates are guaranteed to each class when all want to send; they sum to
 	// Rate, and any class may use what the others leave.
 	Classes        bool                    `json:"classes,omitempty"`
 	KVRate         scenarios.BitsPerSecond `json:"kv_rate,omitempty"`
 	BackgroundRate scenarios.BitsPerSecond `json:"background_rate,omitempty"`
 	OtherRate      scenarios.BitsPerSecond `json:"other_rate,omitempty"`
 	// First is the kind of traffic that the port serves first (scenarios.PriorityTransfers or
-	// PriorityBackground); "" is neither. The other kind is then sure of next to nothing.
+	// PriorityBackground); "" is neither. The other kind is then guaranteed almost nothing.
 	First string `json:"first,omitempty"`
 }
 
@@ -252,7 +252,7 @@ func (p *Plan) HopOf(port *Port) Hop {
 	return Hop{Link: port.Link, Reverse: l.A.Node != port.Node || l.A.Index != port.Index}
 }
 
-// index fills what is derived from Nodes and Links.
+// index fills the fields that are derived from Nodes and Links.
 func (p *Plan) index() {
 	p.byName = make(map[string]NodeID, len(p.Nodes))
 	p.Ports = make([][]*Port, len(p.Nodes))

@@ -62,7 +62,7 @@ func TestPlanCounts(t *testing.T) {
 	}
 }
 
-// every runs a law on all the shapes a plan can take.
+// every runs a law on all shapes of a plan.
 func every(t *testing.T, law func(t *testing.T, p *fabric.Plan)) {
 	t.Helper()
 	fourNICs := fabrictest.Rail64()
@@ -272,7 +272,7 @@ func TestFairSwitchesHaveQueuesForFlows(t *testing.T) {
 		buffer   scenarios.Bytes
 		segments int
 		limit    int
-		queues   int // 20 switch ports a pod, and what background adds
+		queues   int // 20 switch ports per pod, and those that background adds
 	}{
 		{pods(fabrictest.Paper64(), 2), 0, 4, 65_536, 256},
 		{fabrictest.Paper64(), 1_000_000, 4, 125_000, 128},

@@ -9,7 +9,8 @@ var anywhere = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 
 // addRoutes fills the routing table of every node. Going up, each layer has an
 // equal-cost default route; going down, switches know the prefixes below them:
-// /32 a host address at the rack, /24 a rack in the pod, /16 a pod at the core.
+// one /32 per host address at the rack, one /24 per rack in the pod, one /16 per pod
+// at the core.
 func (p *Plan) addRoutes() {
 	for i := range p.Nodes {
 		n := &p.Nodes[i]
@@ -41,8 +42,8 @@ func (p *Plan) nextHop(from NodeID, link LinkID) NextHop {
 }
 
 // hostRoutes: a default route into the rack, and server neighbours over
-// NVLink. With several NICs each has a table of its own, chosen by the source
-// address, that repeats the NVLink routes: a rule's table is searched before main.
+// NVLink. With several NICs each NIC has its own table, chosen by the source
+// address. It repeats the NVLink routes, because a rule's table is searched before main.
 func (p *Plan) hostRoutes(n *Node) {
 	tables := []int{0}
 	if len(n.Addrs) > 1 {

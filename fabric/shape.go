@@ -13,51 +13,51 @@ import (
 // ideal time of the rate.
 const (
 	// burstTime of the rate is the least burst: below it, each late timer of
-	// the shaper is capacity lost for good (4 to 6 per cent with one packet).
+	// the shaper loses capacity (4 to 6 per cent with one packet).
 	burstTime = 200 * time.Microsecond
-	// lateTime is what the bucket forgives a timer. More would only let transfers on idle
-	// links get further ahead.
+	// lateTime is the lateness of a timer that the bucket makes up for. More would only let
+	// transfers on idle links get further ahead.
 	lateTime = time.Millisecond
-	// switchQueueTime of the rate is a switch's queue: shallow, like a switch's.
+	// switchQueueTime of the rate is a switch port's queue: shallow, as in real switches.
 	switchQueueTime = 5 * time.Millisecond
-	// minSwitchQueue keeps some forty packets at low rates: with twenty, eight
+	// minSwitchQueue holds about forty packets at low rates: with twenty, eight
 	// flows retransmit a tenth of what they send.
 	minSwitchQueue = 64 << 10
-	// hostQueue is an instance's own egress: deep, since a real sender's queue
-	// pushes back on the sender instead of dropping.
+	// hostQueue is an instance's own egress: deep, because a real sender's queue
+	// slows the sender instead of dropping.
 	hostQueue = 4_000_000
-	// slowLink is where a burst of four segments is too coarse a grain: at 12.5
-	// Mbit/s four frames are 4 ms. Two cost a host two thirds more a packet.
+	// slowLink is the rate at which a burst of four segments takes too long: at 12.5
+	// Mbit/s four frames are 4 ms. Bursts of two cost a host two thirds more per packet.
 	slowLink scenarios.BitsPerSecond = 12_500_000
-	// fastLink is from where eight segments are no coarser than four are at half the
-	// rate: a millisecond at 100 Mbit/s. They cost a host a third less a packet.
+	// fastLink is the rate from which eight segments take no longer than four at half the
+	// rate: a millisecond at 100 Mbit/s. They cost a host a third less per packet.
 	fastLink scenarios.BitsPerSecond = 100_000_000
 	// maxSegments is what the largest segmentation-offload packet of 64 KiB holds.
 	maxSegments = 43
-	// mostFlowQueues is what a port with fair queueing has in a small fabric: any two of
-	// eight flows that meet there share one a tenth of the time.
+	// mostFlowQueues is the number of queues of a port with fair queueing in a small fabric:
+	// of eight flows that meet there, two share a queue in a tenth of the cases.
 	mostFlowQueues = 256
-	// leastFlowQueues still keep the median of completion times within a per cent of the
-	// fluid's (measured), but not single ones.
+	// leastFlowQueues still keep the median completion time within a per cent of the
+	// fluid's (measured), but not single completion times.
 	leastFlowQueues = 16
-	// allFlowQueues is about how many a whole fabric has: the kernel compares each new one
-	// with all that the host has, which for so many takes half a second.
+	// allFlowQueues is about the number of a whole fabric's queues: the kernel compares each
+	// new one with all that the host has, which takes half a second for this number.
 	allFlowQueues = 10_500
-	// tooManyFlowQueues would take four seconds, and as long to go away.
+	// tooManyFlowQueues would take four seconds to create, and as long to remove.
 	tooManyFlowQueues = 28_000
-	// flowShare of a deep buffer is one flow's at most, so that the flows that usually
-	// meet fit it together; shallow ones are each flow's own.
+	// flowShare of a deep buffer is the most of one flow, so the flows that usually
+	// meet fit into it together. Where buffers are shallow, each flow has a whole one.
 	flowShare = 8
 	// otherShare of a port's rate is reserved for traffic of neither class.
 	otherShare = 0.01
-	// maxBackgroundShare leaves KV traffic some rate whatever is asked for.
+	// maxBackgroundShare leaves KV traffic some rate whatever background asks for.
 	maxBackgroundShare = 0.96
 )
 
-// Segments returns how many segments a sender may hand down at once when the
+// Segments returns how many segments a sender's skb may have when the
 // narrowest link of the tree has the given emulated rate: two, four or eight, so that
-// they take a millisecond of it, or at most four where links are slow. It trades
-// accuracy (the grain of all shaping) for CPU.
+// they take a millisecond of it, or at most four where links are slow. Larger skbs
+// need less CPU, and shaping is less exact.
 func Segments(narrowest scenarios.BitsPerSecond) int {
 	switch {
 	case narrowest <= slowLink:
@@ -69,8 +69,8 @@ func Segments(narrowest scenarios.BitsPerSecond) int {
 }
 
 // BurstBytes is the token bucket for a rate and a segment bound: one of the largest
-// packets, and what the rate gives while a timer is late, at most another (with one packet,
-// late timers lose rate); at least 200 us of the rate.
+// packets, and what the rate gives while a timer is late, at most another such packet; at
+// least 200 us of the rate. With one packet, late timers lose rate.
 func BurstBytes(rate scenarios.BitsPerSecond, segments int) int {
 	packet := segments * FrameBytes
 	return max(packet+min(packet, bytesIn(rate, lateTime)), bytesIn(rate, burstTime))
@@ -140,15 +140,15 @@ func (p *Plan) narrowest() scenarios.BitsPerSecond {
 }
 
 // nvSegments lets an NVLink, which is far faster than a NIC and crosses no
-// switch, move larger packets: some 100 us of its rate.
+// switch, move larger packets: about 100 us of its rate.
 func nvSegments(rate scenarios.BitsPerSecond, atLeast int) int {
 	return min(max(bytesIn(rate, burstTime/2)/FrameBytes, atLeast), maxSegments)
 }
 
 // spreadFlows decides how many queues each switch port has for flows: as many as the
-// host can be asked for, a power of two.
+// host can create in acceptable time, a power of two.
 func (p *Plan) spreadFlows() error {
-	sets := 0 // of queues: one a switch port, or one a class of traffic
+	sets := 0 // of queues: one per switch port, or one per class of traffic
 	for i := range p.Links {
 		for _, port := range []*Port{&p.Links[i].A, &p.Links[i].B} {
 			if p.Nodes[port.Node].IsSwitch() {
@@ -195,10 +195,10 @@ func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
 	port.Shape = sh
 }
 
-// backgroundShare is the part of a link that its background class is sure of:
+// backgroundShare is the part of a link that is guaranteed to its background class:
 // what the scenario asks for and a tenth more. Background traffic does not
 // yield in a shared queue, so its class must not either; KV traffic then gets
-// what the notes' B_eff = B(1-c) says it gets.
+// the notes' B_eff = B(1-c).
 func backgroundShare(tier int, u scenarios.TierUtilization) float64 {
 	share := u.Tier3
 	switch tier {
@@ -210,8 +210,8 @@ func backgroundShare(tier int, u scenarios.TierUtilization) float64 {
 	return min(share*1.1+0.02, maxBackgroundShare)
 }
 
-// lastShare is what the kind of traffic that is not served first is sure of: HTB serves
-// what a class is sure of whatever its priority.
+// lastShare is guaranteed to the kind of traffic that is not served first: HTB serves
+// the guaranteed rate of a class whatever its priority.
 const lastShare = 0.001
 
 func (s *Shape) split(background float64, first string) {

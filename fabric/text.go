@@ -33,7 +33,7 @@ func (r Role) String() string {
 // MarshalText writes the role's name.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// lines describes every part of the plan, one a line, in plan order.
+// lines describes the plan in plan order, one part per line.
 func (p *Plan) lines() []string {
 	out := []string{fmt.Sprintf("lab %s: scale.rate %v, scale.time %v, %d nodes, %d links, classes %v (kv dscp %d, background dscp %d)",
 		p.Lab, p.Scale.Rate, p.Scale.Time, len(p.Nodes), len(p.Links), p.Classes, p.KVDSCP, p.BackgroundDSCP)}
@@ -103,10 +103,10 @@ func (p *Plan) routeText(node NodeID, r Route) string {
 	return b.String()
 }
 
-// String describes the whole plan, one part a line; equal plans give equal text.
+// String describes the whole plan, one part per line; equal plans give equal text.
 func (p *Plan) String() string { return strings.Join(p.lines(), "\n") + "\n" }
 
-// Diff tells what differs: lines of the plan that only p has, marked "-", and
+// Diff lists what differs: lines of the plan that only p has, marked "-", and
 // lines that only q has, marked "+", each in plan order. It is empty for equal plans.
 func (p *Plan) Diff(q *Plan) []string {
 	a, b := p.lines(), q.lines()

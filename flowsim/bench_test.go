@@ -32,8 +32,8 @@ func BenchmarkTree16(b *testing.B) {
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/run")
 }
 
-// BenchmarkConcurrent keeps a number of flows going: an op is a flow's end and
-// the start of another in its place. 64 pods are 256 instances of four GPUs.
+// BenchmarkConcurrent keeps the number of flows constant: an op is the end of a flow and
+// the start of another. 64 pods are 256 instances of four GPUs.
 func BenchmarkConcurrent(b *testing.B) {
 	for _, c := range []struct{ pods, flows int }{{4, 32}, {64, 500}, {64, 2000}} {
 		b.Run(fmt.Sprintf("hosts=%d/flows=%d", c.pods*racks*hosts, c.flows), func(b *testing.B) {
@@ -76,8 +76,8 @@ func BenchmarkConcurrent(b *testing.B) {
 }
 
 // BenchmarkSimGrid runs BenchmarkTree16's flows in SimGrid's fluid model and
-// compares the completion times; see bench/simgrid. An op is not meaningful: look at
-// s/run, which leaves out the building of the platform.
+// compares the completion times; see bench/simgrid. The time per op means nothing: use
+// s/run, which excludes the building of the platform.
 func BenchmarkSimGrid(b *testing.B) {
 	cxx, err := exec.LookPath("g++")
 	if err != nil {
@@ -117,7 +117,7 @@ func BenchmarkSimGrid(b *testing.B) {
 	b.ReportMetric(best, "s/run")
 }
 
-// skipSimGrid says why there is no figure, which a skipped benchmark does not do by itself.
+// skipSimGrid prints why there is no figure; a skipped benchmark does not print it.
 func skipSimGrid(b *testing.B, why string) {
 	b.Helper()
 	fmt.Fprintln(os.Stderr, b.Name()+": not measured:", why)

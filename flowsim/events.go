@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// Next is when something happens next without a further call: a flow's last
-// byte, or its first after a delay. It is false when nothing will: there is no
-// flow, or none that moves. While flows have completed that Advance has not
-// returned yet, which a call at a later instant may have caused, Next is the
-// clock's instant. So Advance(Next) always makes progress.
+// Next is the instant of the next event if no further call is made: a flow's last
+// byte, or its first after a delay. It is false when there will be no event: there
+// is no flow, or none that moves. A call at a later instant may have completed
+// flows that Advance has not returned yet; then Next is the clock's instant. So
+// Advance(Next) always makes progress.
 func (n *Network) Next() (Instant, bool) {
 	if !n.told && len(n.done) > 0 {
 		return n.clock, true
@@ -25,9 +25,9 @@ func (n *Network) Next() (Instant, bool) {
 
 // Advance moves the clock and returns the flows that ended since the last
 // Advance, by instant and then by ID. The slice is valid until the next call of
-// a method that is given an instant. An instant less than a nanosecond behind
-// the clock counts as the clock's, since a caller that keeps time in whole
-// nanoseconds loses that much; it fails with ErrPast on an earlier one.
+// a method that takes an instant. An instant less than a nanosecond behind
+// the clock counts as the clock's, because a caller that keeps time in whole
+// nanoseconds loses that much. Advance fails with ErrPast on an earlier one.
 func (n *Network) Advance(now Instant) ([]Completion, error) {
 	n.forget()
 	now, err := n.notPast(now)
@@ -65,8 +65,8 @@ func (n *Network) notPast(now Instant) (Instant, error) {
 	return n.clock, nil
 }
 
-// moveTo lets happen what is due by now. Calls at one instant find the clock
-// there already, so that the rates are computed once for all of them.
+// moveTo handles the events that are due by now. Further calls at the same instant
+// find the clock there already, so the rates are computed once for all of them.
 func (n *Network) moveTo(now Instant) error {
 	now, err := n.notPast(now)
 	if err != nil {
@@ -79,7 +79,7 @@ func (n *Network) moveTo(now Instant) error {
 	return nil
 }
 
-// run lets happen what is due by now and sets the clock.
+// run handles the events that are due by now and sets the clock.
 func (n *Network) run(now Instant) {
 	for {
 		n.solve()
@@ -160,7 +160,7 @@ func (n *Network) end(slot int32) {
 	n.free = append(n.free, slot)
 }
 
-// count books what a flow has moved until only left is left.
+// count adds to the counters what a flow has moved until left bytes remain.
 func (n *Network) count(x *flow, left float64) {
 	if moved := x.left - left; moved > 0 {
 		for i, l := range x.links {

@@ -7,7 +7,7 @@ import (
 	"github.com/netkvlab/netkvlab/flowsim"
 )
 
-// bytesReader hands out a fuzzer's bytes, zeros at the end.
+// bytesReader returns a fuzzer's bytes, then zeros.
 type bytesReader []byte
 
 func (b *bytesReader) next() int {
@@ -63,7 +63,7 @@ func (b *bytesReader) flow(id uint64, op, links int) *flowsim.Flow {
 	return f
 }
 
-// FuzzWaterFilling compares every rate and end with computing everything anew at each event.
+// FuzzWaterFilling compares every rate and end with a computation from 0 at each event.
 func FuzzWaterFilling(f *testing.F) {
 	f.Add([]byte("\x02\x10\x20\x30\x08\x7d\x07\x18\x7d\x03\x00\x00"))
 	f.Add([]byte("\x07abcdefgh\x09i\x01\x09i\x03\x09i\x07\x14z\x0f\x25y\x3f\x06xabcd\x02aa"))

@@ -1,10 +1,10 @@
 package flowsim
 
-// entry is something due at an Instant. Entries of one Instant are in the order of their tie.
+// entry is an event that is due at an Instant. Entries of one Instant are in the order of their tie.
 type entry struct {
 	at  Instant
 	tie uint64
-	ref int32 // who is due: dense, at most once in a queue
+	ref int32 // whose event it is: dense, at most once in a queue
 }
 
 func (e *entry) less(o *entry) bool {
@@ -17,13 +17,13 @@ func (e *entry) less(o *entry) bool {
 	return e.tie < o.tie
 }
 
-// queue is a binary heap of entries that knows where each ref stands.
+// queue is a binary heap of entries that knows the position of each ref.
 type queue struct {
 	entries []entry
 	where   []int32 // by ref: position in entries, plus 1; 0 means absent
 }
 
-// room makes refs below n known.
+// room makes room for refs below n.
 func (q *queue) room(n int) {
 	for len(q.where) < n {
 		q.where = append(q.where, 0)

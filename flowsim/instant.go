@@ -15,7 +15,7 @@ type Instant struct {
 	hi, lo float64
 }
 
-// never is later than all else.
+// never is later than every other Instant.
 var never = Instant{hi: math.Inf(1)}
 
 // At is the Instant a duration after the start. It is exact to 1e-16 s, and

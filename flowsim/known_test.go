@@ -104,7 +104,7 @@ func TestALongFlowYieldsWhereItIsHeldBack(t *testing.T) {
 
 func TestFourStreamsGetFourSharesOneStreamGetsOne(t *testing.T) {
 	t.Parallel()
-	// The same 100 MB as one flow and as four, beside a flow that stays.
+	// The same 100 MB as one flow and as four, beside a flow that does not end.
 	for streams, want := range map[int]time.Duration{1: 1600 * time.Millisecond, 4: time.Second} {
 		n := mustNetwork(t, gbit)
 		mustStart(t, n, 0, 99, 1e12, 0)
@@ -122,8 +122,8 @@ func TestNothingToMove(t *testing.T) {
 	t.Parallel()
 	n := mustNetwork(t, gbit, 0)
 	mustStart(t, n, time.Second, 7, 0, 0)
-	mustStart(t, n, time.Second, 3, 0, 1) // a dead link does not stop nothing
-	mustStart(t, n, time.Second, 5, 1e9)  // no link, no bound
+	mustStart(t, n, time.Second, 3, 0, 1) // a link without capacity does not stop a flow of 0 bytes
+	mustStart(t, n, time.Second, 5, 1e9)  // no link and no bound
 	require.NoError(t, n.Start(flowsim.At(time.Second), flowsim.Flow{ID: 6, Bytes: 1e9, MaxRate: 1e9}))
 	mustStart(t, n, time.Second, 4, 1, 1) // never ends
 	next, ok := n.Next()
@@ -166,7 +166,7 @@ func TestALinkThatStopsAndComesBack(t *testing.T) {
 
 func TestALinkThatDiesWithTheLastByteStrandsNobody(t *testing.T) {
 	t.Parallel()
-	// Whatever rounding makes of a k-th of the link, all are through after 3 s.
+	// However a k-th of the link is rounded, all flows are done after 3 s.
 	for k := 1; k <= 100; k++ {
 		n := mustNetwork(t, gbit)
 		for id := range 3 * k {
@@ -181,7 +181,7 @@ func TestALinkThatDiesWithTheLastByteStrandsNobody(t *testing.T) {
 
 func TestSmallChangesAreFollowed(t *testing.T) {
 	t.Parallel()
-	// Flow 1 is held back on link 0, and what it leaves of link 1 is flow 2's.
+	// Flow 1 is held back on link 0, and flow 2 gets what it leaves of link 1.
 	n := mustNetwork(t, gbit, 3*gbit)
 	mustStart(t, n, 0, 1, 1e9, 0, 1)
 	mustStart(t, n, 0, 2, 1e9, 1)

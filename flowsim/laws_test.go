@@ -92,7 +92,7 @@ func assertSameAsSlow(tb testing.TB, capacities []float64, steps []step) {
 	})
 	got := play(tb, capacities, steps, func(n *flowsim.Network, i int) {
 		if i < 0 || ending(want, flows, steps[i].at) {
-			return // between steps, or rounding decides who is still there
+			return // between steps; at a step rounding would decide which flows are still there
 		}
 		for _, f := range flows {
 			if w, ok := at[i][f.ID]; ok {
@@ -113,7 +113,7 @@ func assertSameAsSlow(tb testing.TB, capacities []float64, steps []step) {
 	}
 }
 
-// ending reports whether a flow completes about then.
+// ending reports whether a flow completes at about this time.
 func ending(ends map[uint64]outcome, flows []*flowsim.Flow, then float64) bool {
 	return slices.ContainsFunc(flows, func(f *flowsim.Flow) bool {
 		e := ends[f.ID]
@@ -126,7 +126,7 @@ func TestBytesAreConserved(t *testing.T) {
 	for seed := range uint64(scripts) {
 		capacities, steps := randomScript(2000+seed, everything)
 		flows := started(steps)
-		// What a flow has moved is the integral of its rate, whatever happens in between.
+		// What a flow has moved is the integral of its rate, for all events in between.
 		integral := map[uint64]float64{}
 		rate := map[uint64]float64{}
 		last := 0.0
@@ -218,7 +218,7 @@ func TestMoreCapacityNeverLowersTheSumOfRatesOfASingleBottleneck(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(scripts) {
 		r := rand.New(rand.NewPCG(seed, 2))
-		// Link 0 is the bottleneck of all; each flow has a link of its own besides.
+		// Link 0 is the bottleneck of all flows; each flow also has its own link.
 		flows := 1 + r.IntN(10)
 		capacities := []float64{1e9}
 		for range flows {

@@ -14,14 +14,14 @@ type LinkIndex int
 // with time stamps on a 1500-byte MTU: a frame of 1514 bytes carries 1448.
 const FullSegmentFraming = 1514.0 / 1448
 
-// slack is how far in seconds a call may be behind the clock: what rounding an
-// Instant to a time.Duration can lose.
+// slack is how many seconds a call may be behind the clock: rounding an
+// Instant to a time.Duration can lose as much.
 const slack = 1e-9
 
 var (
-	// ErrUnknownFlow says that there is no such flow, or that it has ended.
+	// ErrUnknownFlow means that there is no such flow, or that it has ended.
 	ErrUnknownFlow = errors.New("no such flow")
-	// ErrPast says that the clock has passed a call's instant by more than a nanosecond.
+	// ErrPast means that the clock has passed a call's instant by more than a nanosecond.
 	ErrPast = errors.New("that instant has passed")
 )
 
@@ -36,29 +36,29 @@ type Options struct {
 type Flow struct {
 	// ID names the flow; it must not be in use by a flow that has not ended.
 	ID uint64
-	// Path are the links it crosses; their order means nothing. A link named
+	// Path are the links that the flow crosses, in any order. A link named
 	// twice is crossed twice. A flow without links is as fast as MaxRate
 	// lets it. Start copies Path and Weights.
 	Path []LinkIndex
-	// Weights are the shares of the flow's rate that its links carry, one for each
+	// Weights are the shares of the flow's rate that its links carry, one per
 	// link in Path, positive; nil means 1 each. A flow spread evenly over two uplinks
-	// has a half on each. What is shared fairly is the flow's whole rate.
+	// has a half on each. The flow's whole rate is shared fairly.
 	Weights []float64
 	// Bytes of payload, at least 0. A flow of 0 bytes completes when its delay is over.
 	Bytes float64
-	// MaxRate bounds the rate in bytes of payload a second; 0 means no bound.
+	// MaxRate bounds the rate in bytes of payload per second; 0 means no bound.
 	MaxRate float64
 	// Delay is the time before the first byte moves: latency and set-up. Until
-	// then the flow takes nothing of any link.
+	// then the flow uses no link.
 	Delay time.Duration
 }
 
-// Completion tells the end of a flow.
+// Completion reports the end of a flow.
 type Completion struct {
 	ID uint64
 	// At is when the last byte arrived, Started when Start was called.
 	At, Started Instant
-	// Bytes is what Start was given.
+	// Bytes is the flow's size as given to Start.
 	Bytes float64
 }
 
@@ -69,7 +69,7 @@ type Network struct {
 	clock   Instant
 	links   []link
 	flows   []flow    // by slot
-	bound   []float64 // by slot: what the water-filling lets a flow have at most; its rate when solved
+	bound   []float64 // by slot: the most that the water-filling allows a flow; its rate when solved
 	free    []int32   // slots without a flow
 	slots   map[uint64]int32
 
@@ -82,7 +82,7 @@ type Network struct {
 
 // link is a directed link.
 type link struct {
-	capacity float64 // bytes of payload a second
+	capacity float64 // bytes of payload per second
 	carried  float64 // payload of the flows on it up to their instant since, and of those that ended
 	shares   []share // the flows on it, in the order of their IDs
 	touched  bool    // in filling.touched
@@ -121,7 +121,7 @@ const (
 	active               // on its links
 )
 
-// New makes a network of links with these capacities in bytes of frames a second
+// New makes a network of links with these capacities in bytes of frames per second
 // (payload if Options.Framing is not set). A capacity may be 0, which stops its
 // flows, and +Inf. It fails on negative ones, NaN, and a framing below 1.
 func New(capacities []float64, o Options) (*Network, error) {
@@ -142,8 +142,8 @@ func New(capacities []float64, o Options) (*Network, error) {
 	return n, nil
 }
 
-// Start starts a flow. What is due before now happens first; its completions
-// wait for Advance. It fails, and starts nothing, on an ID in use, a link that
+// Start starts a flow. Events that are due before now happen first; Advance
+// returns their completions. Start fails, and starts nothing, on an ID in use, a link that
 // does not exist, numbers out of range, and with ErrPast.
 func (n *Network) Start(now Instant, f Flow) error {
 	if err := n.check(&f); err != nil {
@@ -235,8 +235,8 @@ func (n *Network) slot() int32 {
 }
 
 // Cancel ends a flow without a completion and returns the bytes of payload that
-// it moved. What is due by now happens first, so that it fails with
-// ErrUnknownFlow if the flow completes by now; it also fails with ErrPast.
+// it moved. Events that are due by now happen first, so Cancel fails with
+// ErrUnknownFlow if the flow completes by now. It also fails with ErrPast.
 func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
 	if err := n.moveTo(now); err != nil {
 		return 0, fmt.Errorf("cancel flow %d: %w", id, err)
@@ -252,8 +252,8 @@ func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
 	return moved, nil
 }
 
-// SetCapacity changes a link's capacity in bytes of frames a second, as New
-// takes it. What is due by now happens first. It fails on a link that does
+// SetCapacity changes a link's capacity in bytes of frames per second, as for
+// New. Events that are due by now happen first. It fails on a link that does
 // not exist, on a negative or NaN capacity, and with ErrPast.
 func (n *Network) SetCapacity(now Instant, l LinkIndex, capacity float64) error {
 	if l < 0 || int(l) >= len(n.links) {
@@ -283,10 +283,10 @@ func (n *Network) Links() int { return len(n.links) }
 // Flows is the number of flows that have started and not ended at the clock's instant.
 func (n *Network) Flows() int { return len(n.slots) }
 
-// Clock is the instant of the last call that was given one.
+// Clock is the instant of the last call that took one.
 func (n *Network) Clock() Instant { return n.clock }
 
-// Rate is a flow's rate in bytes of payload a second at the clock's instant; 0
+// Rate is a flow's rate in bytes of payload per second at the clock's instant; 0
 // during its delay. It is false for a flow that is unknown or has ended.
 func (n *Network) Rate(id uint64) (float64, bool) {
 	slot, ok := n.slots[id]
@@ -308,8 +308,8 @@ func (n *Network) Moved(id uint64, at Instant) (float64, bool) {
 	return n.flows[slot].movedAt(at), true
 }
 
-// LinkLoad is what a link carries at the clock's instant in bytes of frames a
-// second, to be compared with its capacity; 0 for a link that does not exist.
+// LinkLoad is what a link carries at the clock's instant in bytes of frames per
+// second, the unit of its capacity; 0 for a link that does not exist.
 func (n *Network) LinkLoad(l LinkIndex) float64 {
 	if l < 0 || int(l) >= len(n.links) {
 		return 0
@@ -338,7 +338,7 @@ func (n *Network) Carried(l LinkIndex, at Instant) float64 {
 	return total * n.framing
 }
 
-// Capacity is a link's capacity in bytes of frames a second; 0 for a link that does not exist.
+// Capacity is a link's capacity in bytes of frames per second; 0 for a link that does not exist.
 func (n *Network) Capacity(l LinkIndex) float64 {
 	if l < 0 || int(l) >= len(n.links) {
 		return 0

@@ -6,7 +6,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric"
 )
 
-// Units says which of a plan's two rates count.
+// Units selects one of a plan's two rates.
 type Units uint8
 
 const (
@@ -16,7 +16,7 @@ const (
 	Emulated
 )
 
-// Capacities lists what New takes for the links of a plan, in bytes of frames a
+// Capacities lists the capacities of a plan's links for New, in bytes of frames per
 // second: two directed links for each of the plan's, in the order of HopLink.
 func Capacities(p *fabric.Plan, u Units) []float64 {
 	c := make([]float64, 2*len(p.Links))
@@ -39,7 +39,7 @@ func HopLink(h fabric.Hop) LinkIndex {
 	return LinkIndex(2 * h.Link)
 }
 
-// HopOf is the hop that HopLink maps to l.
+// HopOf is the inverse of HopLink.
 func HopOf(l LinkIndex) fabric.Hop {
 	return fabric.Hop{Link: fabric.LinkID(l / 2), Reverse: l%2 == 1}
 }
@@ -83,8 +83,8 @@ func Split(paths []fabric.Path) (links []LinkIndex, weights []float64) {
 }
 
 // Residual lowers the capacity of a link by the share (0 to 1) that constant
-// background traffic takes of it. Background that takes what it offers whatever
-// the transfers do is just this; one that shares fairly is flows of its own.
+// background traffic takes of it. Use it for background that sends at its own rate
+// whatever the transfers do; background that shares fairly needs its own flows.
 // It fails on a share out of range.
 func Residual(capacity, share float64) (float64, error) {
 	if !(share >= 0 && share <= 1) {
@@ -93,8 +93,8 @@ func Residual(capacity, share float64) (float64, error) {
 	return float64(capacity * (1 - share)), nil
 }
 
-// WithBackground is Capacities less the share (0 to 1) that background traffic takes of
-// each link; share is asked for every directed link. It fails as Residual does, naming the link.
+// WithBackground is Capacities without the share (0 to 1) that background traffic takes of
+// each link; it calls share for every directed link. It fails as Residual does, naming the link.
 func WithBackground(p *fabric.Plan, u Units, share func(fabric.Hop) float64) ([]float64, error) {
 	capacities := Capacities(p, u)
 	for i := range capacities {

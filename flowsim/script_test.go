@@ -17,7 +17,7 @@ type step struct {
 	start    *flowsim.Flow
 	cancel   *uint64
 	link     flowsim.LinkIndex
-	capacity float64 // for link, where neither start nor cancel
+	capacity float64 // for link, where the step is neither start nor cancel
 }
 
 // outcome is how a flow ended: by itself, by a cancel, or not at all (at = +Inf).
@@ -74,7 +74,7 @@ func play(tb testing.TB, capacities []float64, steps []step, check func(n *flows
 	return ends
 }
 
-// variety says what a random script may hold.
+// variety says what a random script may contain.
 type variety struct{ weights, maxRates, delays, cancels, capacities bool }
 
 var everything = variety{weights: true, maxRates: true, delays: true, cancels: true, capacities: true}
@@ -104,7 +104,7 @@ func randomScript(seed uint64, v variety) (capacities []float64, steps []step) {
 	return capacities, steps
 }
 
-// odd is n, which makes ties, or a number somewhat above that no other draw equals and no sum is exact with.
+// odd is n, which causes ties, or a number slightly above, which equals no other draw and makes sums inexact.
 func odd(r *rand.Rand, n int) float64 {
 	if n > 0 && r.IntN(2) == 0 {
 		return float64(n) + r.Float64()

@@ -6,8 +6,8 @@ import (
 	"github.com/netkvlab/netkvlab/flowsim"
 )
 
-// slowNetwork is max-min sharing done the slow, obvious way: at each event,
-// everything is computed again by raising all rates together.
+// slowNetwork is max-min sharing in the slow, simple way: at each event,
+// it computes everything again by raising all rates together.
 type slowNetwork struct {
 	now        float64
 	capacities []float64
@@ -42,7 +42,7 @@ func (f *slowFlow) weight(l int) float64 {
 func (n *slowNetwork) fill() {
 	stopped := map[*slowFlow]bool{}
 	for {
-		// Who rises, and how far can they before a link is full or a flow at its maximum?
+		// Which flows rise, and how far, until a link is full or a flow is at its maximum?
 		level, full := math.Inf(1), -1
 		for l, c := range n.capacities {
 			rest, weight := c, 0.0
@@ -113,7 +113,7 @@ func (n *slowNetwork) advance(to float64) {
 	}
 }
 
-// pass lets time pass in which nothing happens.
+// pass moves the time where nothing happens.
 func (n *slowNetwork) pass(to float64) {
 	if to > n.now && !math.IsInf(to, 1) {
 		for _, f := range n.flows {

@@ -3,24 +3,24 @@ package flowsim
 import "math"
 
 // Water-filling raises all rates together from 0; when a link is full, at that
-// link's level, the flows on it stop there and the rest rise on. An event needs
-// no new filling from 0. Filling in the order of levels, it takes its old course
-// except where a link's level may differ from before:
+// link's level, the flows on it stop there and the others rise further. An event needs
+// no new filling from 0. A filling in the order of levels gives the same result as
+// before except where a link's level may have changed:
 //
 //   - on the links of a flow that started: they fill earlier;
 //   - on the links of a flow that ended, whose rate fell, or whose capacity grew: the
-//     flows that such a link held back are released, they may rise until some
-//     link stops them, and so their links may fill earlier or later;
+//     flows that such a link held back are released. They may rise until some
+//     link stops them, so their links may fill earlier or later;
 //   - on links whose capacity shrank.
 //
 // Only these links are touched: their levels are computed, from the lowest up,
-// taking every flow that was not released as going no higher than its old
-// rate. A flow that stops below its old rate releases those that its other links held back.
+// with the assumption that a flow that was not released does not exceed its old
+// rate. A flow that stops below its old rate releases the flows that its other links held back.
 // They are all at higher levels, since the link was full and they were the fastest on it;
-// so by the time such a flow is found, nothing that it changes has been decided, and one pass is enough.
+// so when such a flow is found, nothing that it changes has been decided yet, and one pass is enough.
 
 // same is the relative difference up to which two rates are equal: rounding
-// leaves some 1e-15, and following it through the network would be work for nothing.
+// leaves about 1e-15, and to propagate that through the network would be useless work.
 // Rates are always computed from capacities, so the differences do not add up.
 const same = 1e-13
 
@@ -33,7 +33,7 @@ type filling struct {
 	released []int32 // links whose flows were released
 }
 
-// fate is what the water-filling knows of a flow.
+// fate is what the water-filling knows about a flow.
 type fate uint8
 
 const (
@@ -42,7 +42,7 @@ const (
 	decided             // it has its new rate
 )
 
-// touch has a link's level computed before the next one is decided.
+// touch makes the filling compute a link's level before it decides the next one.
 func (n *Network) touch(l int32) {
 	if k := &n.links[l]; !k.touched {
 		k.touched = true
@@ -50,7 +50,7 @@ func (n *Network) touch(l int32) {
 	}
 }
 
-// release lets the flows rise that this link held back.
+// release lets the flows that this link held back rise.
 func (n *Network) release(l int32) {
 	k := &n.links[l]
 	if k.released {
@@ -110,7 +110,7 @@ func (n *Network) solve() {
 	n.settle()
 }
 
-// rank puts a link where its level belongs.
+// rank puts a link into the queue by its level.
 func (n *Network) rank(l int32) {
 	k := &n.links[l]
 	k.stale = false
@@ -119,7 +119,7 @@ func (n *Network) rank(l int32) {
 		n.levels.drop(l)
 		return
 	}
-	// Rounding may put it a bit below what is decided already.
+	// Rounding may put it slightly below the level that is decided already.
 	n.levels.set(entry{at: Instant{hi: max(level, n.level)}, tie: uint64(l), ref: l})
 }
 
@@ -209,8 +209,8 @@ func (n *Network) settle() {
 }
 
 // setRate changes a flow's rate at the clock's instant and with it the instant
-// of its end. A flow that lacks no more than rounding may have left over ends at once:
-// it must not hang for ever on a link that dies just as its last byte arrives.
+// of its end. A flow whose missing bytes are no more than a rounding error ends at once:
+// it must not wait for ever on a link whose capacity becomes 0 as its last byte arrives.
 func (n *Network) setRate(slot int32, rate float64) {
 	x := &n.flows[slot]
 	n.count(x, x.leftAt(n.clock))

@@ -16,13 +16,14 @@ const tiers = 4
 //
 // where B_t is the tier's static bandwidth, c_t the share of it that others
 // use, and n the number of transfers that p has on t at the time, this one
-// included. It is equation 4 of the notes taken as the truth and not as an
-// estimate, and with n as it changes: whenever a transfer starts or ends, the rates of p's
-// others on that tier are computed again. Transfers of different prefill instances, or on different tiers, never
-// meet. The cap of 16 on the scheduler's counter is the scheduler's and does not count here.
+// included. This is equation 4 of the notes, taken as the truth and not as an
+// estimate, and with the current n: whenever a transfer starts or ends, the rates of
+// p's other transfers on that tier are computed again. Transfers of different prefill
+// instances, or on different tiers, never meet. The cap of 16 belongs to the
+// scheduler's counter and does not apply here.
 //
-// That is max-min sharing of one private link for each pair of a prefill
-// instance and a tier. TierCapacities returns their capacities in bytes a
+// That is max-min sharing of one private link per pair of a prefill
+// instance and a tier. TierCapacities returns their capacities in bytes per
 // second for New; a transfer's path is the one link TierLink(p, t).
 // Congestion is c by tier, each 0 to 1; it fails when one is out of range.
 func TierCapacities(p *fabric.Plan, u Units, congestion [tiers]float64) ([]float64, error) {

@@ -11,7 +11,7 @@ import (
 )
 
 // tree is the fat tree of testdata: racks of two hosts with 100 Gbps, two
-// racks a pod, two aggregation switches a pod (50 Gbps from each rack), two cores for each of
+// racks per pod, two aggregation switches per pod (50 Gbps from each rack), two cores for each of
 // them (25 Gbps from each pod). Only the number of pods varies; 4 pods are testdata's.
 type tree struct{ pods int }
 
@@ -76,7 +76,7 @@ type arrival struct {
 	flow flowsim.Flow
 }
 
-// poisson draws flows of random sizes on random paths, rate of them a second.
+// poisson draws flows of random sizes on random paths, rate of them per second.
 func (t tree) poisson(flows int, rate float64) []arrival {
 	r := rand.New(rand.NewPCG(1, 12))
 	list := make([]arrival, flows)
@@ -88,7 +88,7 @@ func (t tree) poisson(flows int, rate float64) []arrival {
 	return list
 }
 
-// simulate runs arrivals to the end and tells each completion.
+// simulate runs arrivals to the end and reports each completion.
 func simulate(tb testing.TB, capacities []float64, list []arrival, done func(flowsim.Completion)) {
 	n, err := flowsim.New(capacities, flowsim.Options{})
 	require.NoError(tb, err)

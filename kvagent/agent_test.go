@@ -19,8 +19,8 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// withEngine is an engine whose outcome is easily computed: 20 ms a prompt, 30 ms
-// a decode step, 100 blocks of 16 tokens.
+// withEngine is an engine whose outcome is easily computed: 20 ms per prompt, 30 ms
+// per decode step, 100 blocks of 16 tokens.
 func withEngine(c *control.ConfigureRequest) {
 	c.Engine = &control.EngineConfig{
 		PrefillMode: "queue", PrefillBasePaperNs: 20 * ms,
@@ -39,7 +39,7 @@ func disaggregated(t *testing.T) (*rig, *node, *node) {
 	return r, p, d
 }
 
-// of returns the next event that is no cache change.
+// of returns the next event that is not a cache change.
 func (n *node) of() *control.Event {
 	n.t.Helper()
 	for {

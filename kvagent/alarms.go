@@ -60,7 +60,7 @@ func (a *alarms) fire() {
 }
 
 // lockedArm sets the kernel timer to the earliest alarm. An error means that the
-// timer is closed, and then nobody waits any more.
+// timer is closed; then no alarm is waited for any more.
 func (a *alarms) lockedArm() {
 	if len(a.queue) > 0 {
 		_ = a.timer.set(a.queue[0].at)

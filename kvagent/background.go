@@ -23,8 +23,8 @@ const (
 	backgroundOnOff = "tcp-onoff"
 )
 
-// StageBackground is the stage of the Failed event that tells of lost background traffic. It is
-// about no request; its request number means nothing.
+// StageBackground is the stage of the Failed event that reports lost background traffic. The
+// event belongs to no request; ignore its request number.
 const StageBackground = "background"
 
 const (
@@ -34,11 +34,11 @@ const (
 	udpPayloadBytes = 1472
 	tcpPayloadBytes = 1448
 
-	// pacingTick is how often a source looks what is due: its bursts are what
+	// pacingTick is how often a source checks what is due: its bursts are what
 	// the rate gives in this time, far below a switch's buffer.
 	pacingTick = time.Millisecond
-	// pacingDebt bounds what a source catches up on after a stall, be it the
-	// host's or a full window: it is a rate, not a backlog.
+	// pacingDebt bounds what a source catches up on after a stall (of the host, or
+	// by a full window): a source keeps a rate, it does not work off a backlog.
 	pacingDebt = 10 * time.Millisecond
 	// onOffMean is the mean length of a period, paper time.
 	onOffMean = 200 * time.Millisecond
@@ -119,14 +119,14 @@ func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, erro
 	return d.DialContext(ctx, "udp4", f.to.String())
 }
 
-// pacer tells how many bytes are due at a rate; what was missed for longer than
-// pacingDebt, or two units if that is longer, is forgotten.
+// pacer computes how many bytes are due at a rate. It forgets what was missed for longer
+// than pacingDebt, or than two units if that is longer.
 type pacer struct {
 	bytesPerSecond float64
 	paid           int64 // monotonic time up to which everything is sent
 }
 
-// take returns how many whole units of so many bytes are due, and books them.
+// take returns how many whole units of this size are due, and counts them as sent.
 func (p *pacer) take(now int64, unit int) int {
 	debt := max(int64(pacingDebt), 2*p.span(unit)) // a slow source needs longer for one unit
 	p.paid = max(p.paid, now-debt)
@@ -135,17 +135,17 @@ func (p *pacer) take(now int64, unit int) int {
 	return n
 }
 
-// next is when to look again: a unit is due, and a tick has passed.
+// next is when to check again: when a unit is due and a tick has passed.
 func (p *pacer) next(now int64, unit int) int64 {
 	return max(now+int64(pacingTick), p.paid+p.span(unit))
 }
 
-// span is how long so many bytes take, in ns.
+// span is how long this number of bytes takes, in ns.
 func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
 
 // datagrams sends full frames at a constant rate, several at a time where the kernel
-// cuts them: then they cross the fabric as one packet, as TCP's do. The network may
-// lose them: a full local queue is a loss as well.
+// cuts them: then they cross the fabric as one packet, like TCP's. The network may
+// lose them; a full local queue loses them as well.
 func (b *background) datagrams(ctx context.Context, f backgroundFlow, c net.Conn) error {
 	p := pacer{bytesPerSecond: f.bitsPerSecond / 8, paid: monotonic()}
 	segments := f.segments
@@ -201,7 +201,7 @@ func (b *background) bytes(ctx context.Context, f backgroundFlow, c net.Conn) er
 }
 
 // onOff alternates exponential periods of activity and silence. The draws follow
-// from the flow's addresses, so that every run meets the same.
+// from the flow's addresses, so they are the same in every run.
 type onOff struct {
 	rng    *rand.Rand
 	clock  paperClock
@@ -210,7 +210,7 @@ type onOff struct {
 
 func newOnOff(f backgroundFlow, clock paperClock) *onOff {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.sourcePort) // a hash takes everything
+	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.sourcePort) // a hash write never fails
 	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), clock: clock, onTill: monotonic()}
 	if o.rng.Uint64()&1 == 0 { // half of the sources begin with silence
 		o.onTill += o.period()

@@ -25,7 +25,7 @@ func TestBackgroundHoldsItsRateAndIsSwitched(t *testing.T) {
 			r.run(sink, a)
 			begun := time.Now()
 			a.command(&control.BackgroundSwitch{On: true})
-			a.command(&control.BackgroundSwitch{On: true}) // twice is once
+			a.command(&control.BackgroundSwitch{On: true}) // a second call changes nothing
 			until(t, "moving", func() bool { return a.status().GetBackgroundBytesOut() > 1e6 })
 			a.command(&control.BackgroundSwitch{On: false})
 			until(t, "off", func() bool { return settled(a) })

@@ -24,10 +24,10 @@ func cpuSeconds() float64 {
 
 const benchBytes = 1 << 30
 
-// BenchmarkDataPath moves a gibibyte a round over loopback, both ends in this
-// process, and reports how much a second and how much a second of CPU time
-// (both ends). The last line is iperf3 doing the same in the same run, where it is
-// installed: compare ratios, for a machine's mood changes.
+// BenchmarkDataPath moves one gibibyte per round over loopback, both ends in this
+// process, and reports bytes per second and per second of CPU time
+// (both ends). Where iperf3 is installed, the last line is iperf3 doing the same in the
+// same run: compare ratios, because a machine's speed changes.
 func BenchmarkDataPath(b *testing.B) {
 	for _, bc := range []struct {
 		name    string
@@ -104,7 +104,7 @@ func benchIperf3(b *testing.B) {
 	report(b, bytes, seconds, cpu)
 }
 
-// BenchmarkRequest is what a small transfer costs from command to the last event.
+// BenchmarkRequest is the cost of a small transfer from its command to the last event.
 func BenchmarkRequest(b *testing.B) {
 	_, a, to := pair(b)
 	_, err := a.Warm(b.Context(), 1)

@@ -21,7 +21,7 @@ const (
 	closeTimeout = 5 * time.Second  // for an agent to end a session
 )
 
-// fastBackoff suits agents that are milliseconds away from being up.
+// fastBackoff suits agents that will answer within milliseconds.
 var fastBackoff = backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
 
 // Client talks to one agent. It is safe for concurrent use.
@@ -55,8 +55,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return c, nil
 }
 
-// causes gives the end of the caller's context as itself, so that errors.Is finds it:
-// gRPC answers with a status of its own.
+// causes returns the caller's context error where the context has ended, so that errors.Is
+// finds it: gRPC answers with its own status.
 func causes(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
@@ -76,7 +76,7 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 // Close drops the connection; an open session ends with it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Hello is what the agent said of itself when it was dialled.
+// Hello is the agent's answer when it was dialled.
 func (c *Client) Hello() *control.HelloResponse { return c.hello }
 
 // Configure sets role, data plane and engine. It needs no open session.
@@ -87,7 +87,8 @@ func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) err
 	return err
 }
 
-// Warm brings each path to so many connections and returns how many the pool holds.
+// Warm opens connections until each path has the given number, and returns how many the
+// pool holds.
 // All agents must have been configured before.
 func (c *Client) Warm(ctx context.Context, perPath int) (int, error) {
 	ctx, cancel := within(ctx, warmTimeout)
@@ -116,7 +117,7 @@ type Session struct {
 }
 
 // Session opens a trial whose paper time 0 is at the monotonic time epoch, and
-// returns when the agent has taken it up. Open the sessions of all agents before
+// returns when the agent has started it. Open the sessions of all agents before
 // the first transfer. It lasts until Close, the end of ctx or of the agent.
 func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 	node := c.hello.GetNode()
@@ -129,7 +130,7 @@ func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 		cancel()
 		return nil, fmt.Errorf("agent %s: open session: %w", node, err)
 	}
-	// An error of this send is io.EOF; Recv knows why.
+	// An error of this send is io.EOF; Recv returns the cause.
 	_ = s.stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
 	first, err := s.stream.Recv()
 	if err == nil && first.GetStarted() == nil {
@@ -169,12 +170,12 @@ func (s *Session) read(ctx context.Context) {
 // are closed when the last one is read, and then Err says why.
 var ErrSessionOver = errors.New("the agent has ended the session")
 
-// Send gives a command. After an error the session is over.
+// Send sends a command. After an error the session is over.
 func (s *Session) Send(c *control.Command) error {
 	s.send.Lock()
 	defer s.send.Unlock()
 	if err := s.stream.Send(c); err != nil {
-		if errors.Is(err, io.EOF) { // gRPC's way to say that Recv knows more
+		if errors.Is(err, io.EOF) { // then Recv returns the cause
 			return ErrSessionOver
 		}
 		return fmt.Errorf("send command: %w", err)
@@ -183,8 +184,8 @@ func (s *Session) Send(c *control.Command) error {
 }
 
 // Events are what happened, in order for each request. The channel is closed at
-// the session's end. It must be read: an agent that cannot hand out its events
-// gives the session up.
+// the session's end. Read it: an agent that cannot send its events
+// ends the session.
 func (s *Session) Events() <-chan *control.Event { return s.events }
 
 // Err says why the session ended: nil before its end, and after a Close that both

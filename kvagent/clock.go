@@ -9,7 +9,7 @@ import (
 // time: paper = (monotonic - epoch) / scale.
 type paperClock struct {
 	epoch int64   // monotonic ns
-	scale float64 // T: real seconds a paper second, > 0
+	scale float64 // T: real seconds per paper second, > 0
 }
 
 // now is the paper time of this instant, at least 0: nothing happens before the trial.

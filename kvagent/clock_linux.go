@@ -16,13 +16,13 @@ func Monotonic() int64 { return monotonic() }
 
 func monotonic() int64 {
 	var ts unix.Timespec
-	// It fails for an unknown clock only, and this one is known since 2.6.
+	// It fails only for an unknown clock; this one exists since Linux 2.6.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return ts.Nano()
 }
 
-// kernelTimer is a timerfd. The runtime's own timers wait in whole milliseconds
-// when the process is otherwise idle and so come up to one late; a timerfd
+// kernelTimer is a timerfd. When the process is otherwise idle, the runtime's own timers
+// wait in whole milliseconds and so come up to a millisecond late. A timerfd
 // wakes the poller when it is due.
 type kernelTimer struct {
 	f   *os.File
@@ -48,7 +48,7 @@ func newKernelTimer() (*kernelTimer, error) {
 func (t *kernelTimer) set(at int64) error {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(at, 1))} // 0 would disarm
 	var errno unix.Errno
-	if err := t.raw.Control(func(fd uintptr) { // quietly, as in dataConn
+	if err := t.raw.Control(func(fd uintptr) { // without the scheduler's notice, as in dataConn
 		_, _, errno = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, unix.TFD_TIMER_ABSTIME, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
 	}); err != nil {
 		return fmt.Errorf("arm timerfd: %w", err)

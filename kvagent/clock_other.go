@@ -9,7 +9,7 @@ import (
 
 var started = time.Now()
 
-// errNotLinux is what everything that needs sockets in namespaces says elsewhere.
+// errNotLinux is the error, outside Linux, of all that needs sockets in namespaces.
 var errNotLinux = errors.New("agents run on Linux only: use the flow world (netkvlab sim) here")
 
 // Monotonic is nanoseconds since the process started: outside Linux there is no

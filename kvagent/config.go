@@ -35,7 +35,7 @@ type config struct {
 	background []backgroundFlow
 }
 
-// networkConfig is what connections depend on: while it stays the same they are kept.
+// networkConfig is what connections depend on: they are kept while it stays the same.
 type networkConfig struct {
 	addrs   []netip.Addr
 	port    uint16
@@ -48,7 +48,7 @@ type networkConfig struct {
 // peer is a destination with its path table.
 type peer struct {
 	node  string
-	addrs []netip.Addr // one a NIC
+	addrs []netip.Addr // one per NIC
 	port  uint16
 	paths [][][]uint16 // [nic][path] source ports
 }

@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dataConn is a TCP connection of the data plane. It reads and writes without telling Go's
-// scheduler of the system calls: none of them blocks, and the scheduler would wake its
-// monitor thread for each that a process makes which was asleep. With a hundred agents
-// on few cores that took a fifth of the CPU. One goroutine may read and one write.
+// dataConn is a TCP connection of the data plane. It reads and writes by raw system calls,
+// of which Go's scheduler gets no notice. None of them blocks. With notice, the scheduler
+// would wake its monitor thread for each call of a process that was asleep; with a hundred
+// agents on few cores that took a fifth of the CPU. One goroutine may read and one write.
 type dataConn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
@@ -56,8 +56,8 @@ func (c *dataConn) Write(b []byte) (written int, err error) {
 
 // mover makes one kind of call on one descriptor. It is not for concurrent use.
 type mover struct {
-	ready func(func(fd uintptr) bool) error // runs a function when something can be moved, until that says true
-	try   func(fd uintptr) bool             // made once: a closure a call would be garbage
+	ready func(func(fd uintptr) bool) error // runs a function when something can be moved, until the function returns true
+	try   func(fd uintptr) bool             // made once: a closure per call would be garbage
 	b     []byte
 	n     uintptr
 	errno unix.Errno
@@ -90,9 +90,9 @@ func (m *mover) move(b []byte) (int, error) {
 	return int(m.n), nil
 }
 
-// wakeAt has the reader woken when so many bytes are there (SO_RCVLOWAT); until then what
-// comes is acknowledged and kept. The kernel makes room for them. It is not for
-// concurrent use.
+// wakeAt makes the kernel wake the reader when this number of bytes has come
+// (SO_RCVLOWAT). Until then the kernel acknowledges and keeps them, and makes room. It is
+// not for concurrent use.
 func (c *dataConn) wakeAt(bytes int64) error {
 	if bytes = max(bytes, 1); bytes == max(c.lowat, 1) {
 		return nil
@@ -101,7 +101,8 @@ func (c *dataConn) wakeAt(bytes int64) error {
 	return WakeAt(c.raw, int(bytes))
 }
 
-// WakeAt has whoever polls a connection woken when so many bytes are there (SO_RCVLOWAT).
+// WakeAt makes the kernel wake the poller of a connection when this number of bytes has
+// come (SO_RCVLOWAT).
 func WakeAt(rc syscall.RawConn, bytes int) error {
 	var serr error
 	if err := rc.Control(func(fd uintptr) {

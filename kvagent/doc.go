@@ -1,27 +1,27 @@
-// Package kvagent is the stub that stands for one model instance in the packet
-// world: it waits as a prefill or decode engine would (package
+// Package kvagent is the stub of one model instance in the packet
+// world: it takes the time of a prefill or decode engine (package
 // kvagent/engine) and really moves KV caches as TCP streams.
 //
-// # Where its edge is
+// # What it does not do
 //
 // An agent runs inside the namespace of its node and knows nothing of the
-// fabric: it is told addresses, source ports and what to do over a unix socket
-// (package kvagent/control). It decides nothing: which request goes where is
-// the controller's business, which path a source port takes the fabric's.
+// fabric: it receives addresses, source ports and commands over a unix socket
+// (package kvagent/control). It decides nothing: the controller decides which
+// request goes where, and the fabric decides which path a source port takes.
 //
 // # What it promises
 //
-//   - Count in = count out: a transfer is done when the receiver has read every
-//     announced byte, at the time of the last one; every other end of it is a
-//     Failed event with a reason. The sender hears of it by an acknowledgement of
-//     each stream, and only then reuses the connection.
-//   - A connection that saw a failure is closed, never reused.
-//   - Model time is exact: events of the engine carry the time the model says,
-//     however late the timer came. The worst lateness is in Status.
+//   - Bytes in = bytes out: a transfer is done when the receiver has read every
+//     announced byte, at the time of the last one. Any other end is a
+//     Failed event with a reason. The receiver acknowledges each stream to the
+//     sender, which reuses the connection only then.
+//   - After a failure a connection is closed, never reused.
+//   - Model time is exact: events of the engine carry the model's time,
+//     however late the timer came. Status has the worst lateness.
 //   - Nothing outlives Serve: goroutines are joined, descriptors closed. A closed
 //     connection leaves no TIME_WAIT behind, so source ports can be used again
 //     at once and a namespace is free when its processes are gone.
-//   - All sockets ask for their congestion control and DSCP themselves; no sysctl
+//   - Each socket sets its own congestion control and DSCP; no sysctl
 //     is read or changed.
 //
 // Times on the wire are CLOCK_MONOTONIC, which all processes of a host share;

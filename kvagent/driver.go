@@ -6,11 +6,11 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// driver is the one goroutine that owns an engine. Others hand it work with do;
-// it wakes by itself when the engine wants to. Late wake-ups do not shift
-// model time: the engine says when things happened.
+// driver is the one goroutine that owns an engine. Other goroutines give it work with do;
+// it wakes by itself when the engine has something to do. Late wake-ups do not shift
+// model time: the engine gives the time of each event.
 type driver struct {
-	inst   instance // nil: a role without engine; work is still run in order
+	inst   instance // nil: a role without engine; work still runs in order
 	clock  paperClock
 	alarms *alarms
 	emit   func(*control.Event)
@@ -20,7 +20,7 @@ type driver struct {
 }
 
 // task is work to be done at a paper time: that of the cause if it is known
-// (the last byte of a transfer), else 0 for the time the driver gets to it.
+// (the last byte of a transfer), else 0: the time at which the driver runs it.
 type task struct {
 	at time.Duration
 	do func(now time.Duration)
@@ -41,7 +41,7 @@ func (d *driver) close() {
 	<-d.ended
 }
 
-// do hands work over. It returns false if the driver has stopped.
+// do queues work. It returns false if the driver has stopped.
 func (d *driver) do(at time.Duration, f func(now time.Duration)) bool {
 	select {
 	case d.work <- task{at, f}:
@@ -53,7 +53,7 @@ func (d *driver) do(at time.Duration, f func(now time.Duration)) bool {
 
 func (d *driver) run() {
 	defer close(d.ended)
-	var told time.Duration // the latest time the engine has been told
+	var told time.Duration // the latest time given to the engine
 	var wake *alarm
 	for {
 		wake = d.rearm(wake)
@@ -84,7 +84,7 @@ func (d *driver) run() {
 	}
 }
 
-// rearm makes the alarm fit what the engine waits for.
+// rearm sets the alarm to the engine's next event.
 func (d *driver) rearm(wake *alarm) *alarm {
 	if d.inst == nil {
 		return nil

@@ -21,7 +21,7 @@ type frameKind uint8
 const (
 	kindWarm       frameKind = 1 + iota // answered by an ack
 	kindData                            // bytes of payload follow
-	kindAck                             // the stream of a data frame is here, bytes of it
+	kindAck                             // the stream of a data frame has arrived, with bytes payload bytes
 	kindRead                            // pull mode: the receiver wants the stream now
 	kindBackground                      // everything after it is background traffic
 )
@@ -40,7 +40,7 @@ type frame struct {
 	attempt uint32
 	stream  uint32
 	bytes   int64
-	epoch   int64  // of the trial, so that a stream of an earlier one is known as such
+	epoch   int64  // of the trial, to recognise a stream of an earlier trial
 	trailer uint32 // bytes after the payload
 }
 
@@ -62,7 +62,7 @@ func (f *frame) put(b *[frameSize]byte) {
 	be.PutUint32(b[44:], 0)
 }
 
-// parse reads a header and refuses what no agent of this version writes.
+// parse reads a header and refuses any that no agent of this version writes.
 func (f *frame) parse(b *[frameSize]byte) error {
 	be := binary.BigEndian
 	if be.Uint32(b[0:]) != frameMagic {

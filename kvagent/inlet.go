@@ -14,14 +14,14 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// acceptPause keeps a listener that cannot accept from spinning.
+// acceptPause keeps a listener that cannot accept from using the CPU.
 const acceptPause = 5 * time.Millisecond
 
 // counters are what an agent counts from Configure on; safe for concurrent use.
 type counters struct {
 	in, out                     atomic.Int64 // payload of transfers
 	backgroundIn, backgroundOut atomic.Int64 // payload of background traffic
-	busy, limited               atomic.Int64 // ns in which senders had data, and lacked buffer for it
+	busy, limited               atomic.Int64 // ns in which senders had data, and in which they had no buffer for it
 	late                        atomic.Int64 // ns, the worst of the sessions that have ended
 }
 
@@ -37,9 +37,9 @@ func (c *counters) report(out *control.StatusResponse) {
 	out.SendBusyNs, out.SendBufferLimitedNs, out.TimerLatenessNs = c.busy.Load(), c.limited.Load(), c.late.Load()
 }
 
-// inlet is the listening side of the data plane: one listener a NIC and the
-// connections it accepted. Streams go to the receiver of the session that is
-// open; without one they are refused by closing the connection.
+// inlet is the listening side of the data plane: one listener per NIC and the
+// connections it accepted. Streams go to the receiver of the open
+// session; without a session they are refused by closing the connection.
 type inlet struct {
 	count *counters
 	sink  atomic.Pointer[receiver]
@@ -75,7 +75,7 @@ func newInlet(ctx context.Context, n *networkConfig, count *counters) (_ *inlet,
 		if err != nil {
 			return nil, fmt.Errorf("listen for background datagrams on %s: %w", at, err)
 		}
-		_ = joinDatagrams(p) // before Linux 5.0 they come one by one
+		_ = joinDatagrams(p) // before Linux 5.0 datagrams come one by one
 		in.packets = append(in.packets, p)
 	}
 	for _, l := range in.listeners {
@@ -116,7 +116,7 @@ func (n *inlet) accept(l *net.TCPListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, say: what waits in the backlog may be taken later
+		if err != nil { // for example no descriptor is free: connections in the backlog may be accepted later
 			time.Sleep(acceptPause)
 			continue
 		}
@@ -148,7 +148,7 @@ func (n *inlet) drop(c *dataConn) {
 }
 
 // serve reads frames until the connection ends or breaks the protocol. It needs
-// no deadline while idle: whoever waits for a stream closes the connection.
+// no deadline while idle: the transfer that waits for a stream closes the connection.
 func (n *inlet) serve(c *dataConn) {
 	var b [frameSize]byte
 	for {

@@ -12,9 +12,9 @@ import (
 // instance is an engine as the driver sees it: a state machine that turns
 // commands and time into events of the protocol. A role without an engine has none.
 type instance interface {
-	// next is when the machine wants to be woken.
+	// next is when the driver must wake the machine.
 	next() (time.Duration, bool)
-	// advance returns what happened up to now.
+	// advance returns the events up to now.
 	advance(now time.Duration) []*control.Event
 	// status fills in the occupancy.
 	status(*control.StatusResponse)
@@ -43,8 +43,8 @@ func newInstance(c *config) (instance, error) {
 	}
 }
 
-// prefill is the engine of a prefill agent. Prompts have no attempts: a
-// request that is computed again is told apart by nothing, and need not be.
+// prefill is the engine of a prefill agent. Prompts have no attempts: nothing
+// distinguishes a request that is computed again, and nothing needs to.
 type prefill struct{ engine *engine.Prefill }
 
 func (p *prefill) next() (time.Duration, bool) { return p.engine.Next() }
@@ -104,7 +104,7 @@ func (d *decode) status(s *control.StatusResponse) {
 	s.FreePaperBytes, s.MemoryPaperBytes = d.engine.FreeBytes(), d.engine.MemoryBytes()
 }
 
-// reserve books memory for an attempt; an earlier attempt's reservation is given back first.
+// reserve reserves memory for an attempt, after it has released an earlier attempt's reservation.
 func (d *decode) reserve(now time.Duration, r *control.Reserve) *control.Reserved {
 	if _, held := d.attempts[r.GetRequest()]; held {
 		d.engine.Release(now, r.GetRequest())
@@ -122,7 +122,7 @@ func (d *decode) reserve(now time.Duration, r *control.Reserve) *control.Reserve
 
 var errNoReservation = errors.New("the request holds no reservation here")
 
-// arrive says that an attempt's bytes are here.
+// arrive reports that an attempt's bytes have arrived.
 func (d *decode) arrive(now time.Duration, k transferKey) error {
 	if a, held := d.attempts[k.request]; !held || a != k.attempt {
 		return errNoReservation
@@ -130,7 +130,7 @@ func (d *decode) arrive(now time.Duration, k transferKey) error {
 	return d.engine.Arrive(now, k.request)
 }
 
-// release gives an attempt's reservation back and reports whether there was one.
+// release frees an attempt's reservation and reports whether there was one.
 func (d *decode) release(now time.Duration, k transferKey) bool {
 	if a, held := d.attempts[k.request]; !held || a != k.attempt {
 		return false

@@ -29,8 +29,8 @@ const (
 	testTimeout = 20 * time.Second
 )
 
-// subnets gives every test loopback addresses of its own, so that all may use
-// the same ports at the same time, as may other runs of these tests.
+// subnets gives every test its own loopback addresses, so all tests, and other runs
+// of these tests, may use the same ports at the same time.
 var subnets atomic.Uint32
 
 // rig is some agents on loopback, each served in this process and reached
@@ -110,7 +110,7 @@ func (r *rig) start(name string, role control.Role, nics int, edit ...func(*cont
 	return n
 }
 
-// knows gives n a path table to a peer: paths paths a NIC, ports source ports each.
+// knows gives n a path table to a peer: paths paths per NIC, with ports source ports each.
 func (n *node) knows(p *node, paths, ports int) {
 	entry := &control.Peer{Node: p.name, Addresses: p.cfg.GetAddresses(), DataPort: testPort}
 	port := uint32(20000)
@@ -186,7 +186,7 @@ func (n *node) command(m any) {
 	require.NoError(n.t, n.ses.Send(c))
 }
 
-// next returns the next event, whatever it is.
+// next returns the next event of any kind.
 func (n *node) next() *control.Event {
 	n.t.Helper()
 	select {
@@ -220,7 +220,7 @@ func (n *node) failed() *control.Failed {
 	return e.GetFailed()
 }
 
-// until polls a condition that no event announces.
+// until polls a condition for which there is no event.
 func until(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	require.Eventually(t, cond, testTimeout, 2*time.Millisecond, what)

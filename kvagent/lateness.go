@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TimerLateness measures how late this host wakes an agent: by how much each of so many
-// wake-ups, one every period, is behind its time, by the timer that agents use.
+// TimerLateness measures how late this host wakes an agent. It returns the lateness of the
+// given number of wake-ups, one per period, with the timer that agents use.
 func TimerLateness(ctx context.Context, count int, every time.Duration) ([]time.Duration, error) {
 	a, err := newAlarms()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // link is one outgoing connection. A stream that holds it writes; a reader
-// goroutine takes what comes back and notices the peer's end at once, also
+// goroutine reads the answers and notices at once when the peer closes, also
 // while the connection is idle.
 type link struct {
 	conn  *dataConn
@@ -26,11 +26,11 @@ type link struct {
 var errClosedHere = errors.New("closed by this agent")
 
 func newLink(c *dataConn, p string, from, to netip.AddrPort) *link {
-	// Room for one ack and one read frame: a peer that sends more is confused.
+	// Room for one ack and one read frame: more would break the protocol.
 	return &link{conn: c, from: from, to: to, peer: p, back: make(chan frame, 2), dead: make(chan struct{})}
 }
 
-// close ends the connection for a reason; the first reason stays.
+// close ends the connection for a reason; the first reason is kept.
 func (l *link) close(why error) {
 	l.once.Do(func() {
 		l.cause = why

@@ -59,7 +59,7 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 }
 
 // leashed returns a context that ends when the pipe does. The reading goroutine
-// lives as long as the process: nothing but the starter's death ends the read.
+// lives as long as the process: only the starter's end ends the read.
 func leashed(ctx context.Context, fd string) (context.Context, error) {
 	n, err := strconv.ParseUint(fd, 10, 16)
 	if err != nil || n < 3 {
@@ -72,7 +72,7 @@ func leashed(ctx context.Context, fd string) (context.Context, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
-		_, _ = io.Copy(io.Discard, pipe) // any end of it is the end
+		_, _ = io.Copy(io.Discard, pipe) // an error means the end, too
 		_ = pipe.Close()
 		cancel()
 	}()

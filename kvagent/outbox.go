@@ -10,8 +10,8 @@ import (
 // outboxLimit bounds the events that wait for a controller that does not read.
 const outboxLimit = 1 << 18
 
-// outbox is the queue of events on their way to the controller. Putting never
-// blocks, so a slow controller delays no engine and no transfer; one that does
+// outbox is the queue of events to the controller. put never
+// blocks, so a slow controller delays no engine and no transfer. A controller that does
 // not read at all loses its session.
 type outbox struct {
 	mu     sync.Mutex

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// plane is the data plane of a configured agent: it outlives sessions, so that
+// plane is the data plane of a configured agent. It exists longer than a session, so
 // connections stay warm from trial to trial.
 type plane struct {
 	net   networkConfig

@@ -18,8 +18,8 @@ const PortsExhausted = "no source port left"
 // of one NIC to one peer, and thereby to a path; it is idle or lent to one
 // stream. It is safe for concurrent use.
 //
-// A port is registered before it is dialled, so that no two streams ever want
-// the same one, and so that the peer may accept before the dial returns.
+// A port is registered before it is dialled, so no two streams use
+// the same one, and the peer may accept before the dial returns.
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
@@ -27,7 +27,7 @@ type pool struct {
 	mu     sync.Mutex
 	closed bool
 	ports  map[portKey]*slot
-	idle   map[pathKey][]*slot // a stack: the warmest is taken first
+	idle   map[pathKey][]*slot // a stack: the last used is taken first
 	next   map[pathKey]int     // where the search for a free port begins
 }
 
@@ -47,7 +47,7 @@ type slot struct {
 	key  portKey
 	path pathKey
 	link *link // nil while dialling
-	// waiters want exactly this port and are served in order.
+	// waiters need exactly this port and are served in order.
 	waiters []chan struct{}
 	idle    bool
 }
@@ -78,7 +78,7 @@ func (p *pool) size() int {
 	return len(p.ports)
 }
 
-// want is a stream's wish for a connection.
+// want is a stream's request for a connection.
 type want struct {
 	peer      *peer
 	nic, path uint32
@@ -86,8 +86,8 @@ type want struct {
 }
 
 // acquire lends a connection. With port 0 it takes an idle one of the path or
-// dials from the path's next free port; when none is free it is an error, for a
-// stream that waited would be charged for the pool's size. A given port is waited for.
+// dials from the path's next free port. It is an error if none is free: otherwise the
+// pool's size would count as transfer time. For a given port it waits.
 func (p *pool) acquire(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(p.net.addrs) || int(w.nic) >= len(w.peer.addrs) {
 		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d", w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
@@ -128,8 +128,8 @@ func (p *pool) lockedUnidle(s *slot) {
 	}
 }
 
-// grow dials from the path's next free port. A port that somebody outside this
-// agent holds is passed over.
+// grow dials from the path's next free port. It skips a port that a program other than
+// this agent holds.
 func (p *pool) grow(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(w.peer.paths) || int(w.path) >= len(w.peer.paths[w.nic]) {
 		return nil, fmt.Errorf("nic %d path %d to %s is not in the path table", w.nic, w.path, w.peer.node)
@@ -179,8 +179,8 @@ func (p *pool) registerNext(w want, ports []uint16) (*slot, error) {
 	return nil, nil
 }
 
-// acquirePort lends the connection of one source port, dialling it when it is
-// not there and waiting in turn when it is busy.
+// acquirePort lends the connection of one source port. It dials if there is
+// none, and waits its turn if the connection is busy.
 func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 	key := portKey{w.peer.node, w.nic, w.port}
 	for {
@@ -207,7 +207,7 @@ func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 }
 
 // claimPort returns the slot (idle before, or new and to be dialled) or the
-// channel that is closed when it is worth asking again.
+// channel that is closed when the caller should try again.
 func (p *pool) claimPort(key portKey, w want) (*slot, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -230,7 +230,7 @@ func (p *pool) claimPort(key portKey, w want) (*slot, chan struct{}, error) {
 	}
 }
 
-// giveUp leaves the queue of a port. If the turn came meanwhile it is passed on.
+// giveUp leaves the queue of a port. If its turn came meanwhile, the next one gets it.
 func (p *pool) giveUp(key portKey, turn chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,7 +289,7 @@ func (p *pool) dial(ctx context.Context, s *slot, w want) error {
 	return nil
 }
 
-// forget takes a slot whose connection is gone out of the books.
+// forget removes a slot whose connection is gone.
 func (p *pool) forget(s *slot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,7 +322,7 @@ func (p *pool) release(s *slot, dirty error) {
 	s.lockedWakeNext()
 }
 
-// warm brings each path of each peer to n connections and uses every one once.
+// warm opens connections until each path of each peer has n, and uses every one once.
 func (p *pool) warm(ctx context.Context, n int) (int, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -340,8 +340,8 @@ func (p *pool) warm(ctx context.Context, n int) (int, error) {
 	return p.size(), nil
 }
 
-// warmPath lends n connections of a path at once, so that they are different
-// ones, and sends a small frame over each.
+// warmPath lends n different connections of a path at the same time
+// and sends a small frame over each.
 func (p *pool) warmPath(ctx context.Context, w want, n int) error {
 	var lent []*slot
 	var err error

@@ -26,7 +26,7 @@ func runAsAgent() {
 	os.Exit(0)
 }
 
-// spawn replaces start's in-process agent by a process of its own.
+// spawn replaces start's in-process agent by a separate process.
 func (r *rig) spawn(name string, edit ...func(*control.ConfigureRequest)) (*node, *exec.Cmd) {
 	r.t.Helper()
 	path := socketPath(r.t)
@@ -92,7 +92,7 @@ func TestProcessesThatDieOrStall(t *testing.T) {
 		a, _, _, pb := begin(t)
 		require.NoError(t, pb.Process.Signal(unix.SIGSTOP))
 		assert.Contains(t, a.failed().GetReason(), "peer b: not done within 500ms")
-		require.NoError(t, pb.Process.Signal(unix.SIGCONT)) // it is to end its session with the others
+		require.NoError(t, pb.Process.Signal(unix.SIGCONT)) // its session must end with the others
 	})
 	t.Run("a stopped sender", func(t *testing.T) {
 		t.Parallel()

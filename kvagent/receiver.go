@@ -11,16 +11,16 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// receiver books the incoming transfers of one session. A stream's header and
-// the controller's announcement come in either order: bytes are read at once,
-// for a receiver that waited would close the window and so change the
-// network, and are compared with the announcement when both are there.
+// receiver records the incoming transfers of one session. A stream's header and
+// the controller's announcement come in either order. Bytes are read at once,
+// because a receiver that waited would close the window and so change the
+// network. They are compared with the announcement when both are there.
 // Methods are safe for concurrent use.
 type receiver struct {
 	cfg   *config
 	clock paperClock
 	count *counters
-	// done and failed tell the session of an announced transfer's end. They do not block.
+	// done and failed report an announced transfer's end to the session. They do not block.
 	done   func(k transferKey, at time.Duration, ev *control.TransferDone)
 	failed func(k transferKey, err error, bytes int64)
 
@@ -60,7 +60,7 @@ func newReceiver(c *config, clock paperClock, count *counters) *receiver {
 		transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{}}
 }
 
-// announce tells what to expect.
+// announce says which transfer will come.
 func (r *receiver) announce(k transferKey, t *control.Transfer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *receiver) expire(in *inbound) {
 		in.peer, r.cfg.timeout, in.bytes, totalBytes(in.specs), in.complete, len(in.specs)))
 }
 
-// lockedEnd closes the books on a transfer and every connection it still uses.
+// lockedEnd ends a transfer and closes every connection that it still uses.
 // It reports whether this call ended it.
 func (r *receiver) lockedEnd(in *inbound) bool {
 	select {
@@ -193,7 +193,7 @@ func (r *receiver) receive(c *dataConn, f *frame) error {
 	return reply(c, kindAck, f, f.bytes)
 }
 
-// open enters a stream into the books.
+// open records a stream.
 func (r *receiver) open(c *dataConn, f *frame) (*inbound, *inStream, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,12 +223,12 @@ func (r *receiver) open(c *dataConn, f *frame) (*inbound, *inStream, error) {
 	return in, st, nil
 }
 
-// WakeBytes is how much of a stream comes before its reader is woken, but for the first
-// and the last of it, whose times are recorded. Woken for each burst of two segments, the
-// readers took a third of the CPU of many slow links.
+// WakeBytes is how much of a stream comes before its reader wakes. It also wakes for the
+// first and the last byte, whose times are recorded. When they woke for each burst of two
+// segments, the readers of many slow links took a third of the CPU.
 const WakeBytes = 32 << 10
 
-// read takes payload and trailer off the connection.
+// read reads payload and trailer from the connection.
 func (r *receiver) read(c *dataConn, f *frame, in *inbound, st *inStream) error {
 	buf := readBuffers.Get().(*[]byte)
 	defer readBuffers.Put(buf)
@@ -249,7 +249,7 @@ func (r *receiver) read(c *dataConn, f *frame, in *inbound, st *inStream) error 
 		if err != nil && got < f.bytes {
 			return r.broken(in, f, got, err)
 		}
-		// Nothing may come after the stream, and what does come has to be noticed.
+		// Nothing may come after the stream; if bytes come, the reader must notice them.
 		if err := c.wakeAt(min(f.bytes-got, WakeBytes)); err != nil {
 			return r.broken(in, f, got, err)
 		}
@@ -315,7 +315,7 @@ func (r *receiver) cancel(k transferKey) {
 	r.over[k] = struct{}{}
 }
 
-// size is the number of transfers on their way.
+// size is the number of transfers under way.
 func (r *receiver) size() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -21,7 +21,7 @@ type sender struct {
 	pool   *pool
 	emit   func(*control.Event)
 	tally  *counters
-	chunk  []byte // the shared payload: written over and over, it stays in the cache
+	chunk  []byte // the shared payload: written again and again, it stays in the CPU's cache
 
 	mu     sync.Mutex
 	active map[transferKey]context.CancelCauseFunc
@@ -29,7 +29,7 @@ type sender struct {
 	ctx    context.Context // the session's
 }
 
-// errDropped ends a transfer of which nothing more is to be reported.
+// errDropped ends a transfer without a further event.
 var errDropped = errors.New("cancelled by the controller")
 
 // outbound is one transfer on its way out.
@@ -44,7 +44,7 @@ type outbound struct {
 	reports []*control.StreamReport
 }
 
-// start begins a transfer; whatever becomes of it is an event.
+// start begins a transfer; its end, of any kind, is an event.
 func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 	p := s.cfg.net.peers[t.GetPeer()]
 	if p == nil {
@@ -85,7 +85,7 @@ func checkStreams(t *control.Transfer) error {
 	return nil
 }
 
-// releaseOf is the schedule by which a transfer's payload is there.
+// releaseOf is the schedule by which a transfer's payload becomes available.
 func releaseOf(t *control.Transfer) engine.Release {
 	return engine.Release{
 		Pieces: int64(t.GetPieces()),
@@ -94,7 +94,7 @@ func releaseOf(t *control.Transfer) engine.Release {
 	}
 }
 
-// deadline is when a transfer with this release schedule is given up, monotonic.
+// deadline is when a transfer with this release schedule times out, monotonic.
 func (c *config) deadline(clock paperClock, r engine.Release) int64 {
 	from := monotonic()
 	if r.Pieces > 0 {
@@ -124,9 +124,10 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 }
 
 // moveAll lends the connections, then runs the streams. All of a transfer's streams
-// hold theirs before the first begins, so that they are different ones. Streams
-// that ask for a port wait for it on their own: two transfers that each held one
-// port and wanted the other's would wait for ever.
+// hold theirs before the first begins, so they are different ones. The exception is a
+// stream that names a port: it waits for the port by itself, and the others do not wait
+// for it. Otherwise two transfers that each held one port and needed the other's would
+// wait for ever.
 func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	slots := make([]*slot, len(o.specs))
 	each := func(do func(i int) error) {
@@ -134,7 +135,7 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 		for i := range o.specs {
 			wg.Go(func() {
 				if err := do(i); err != nil {
-					cancel(err) // the first failure ends the others; a timeout or a drop stays the cause
+					cancel(err) // the first failure ends the others; a timeout or a drop remains the cause
 				}
 			})
 		}
@@ -195,7 +196,7 @@ func failure(k transferKey, at time.Duration, stage string, err error, bytes int
 	}
 }
 
-// stream moves one stream of a transfer over a lent connection and gives that back.
+// stream moves one stream of a transfer over a lent connection and returns the connection.
 func (s *sender) stream(ctx context.Context, o *outbound, i uint32, slot *slot) error {
 	// A write into a full window is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
@@ -238,7 +239,7 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	}
 	last := s.clock.now()
 	after, err := readTCPStats(l.conn.raw)
-	if err != nil { // it died after the acknowledgement: the stream is complete all the same
+	if err != nil { // it broke after the acknowledgement: the stream is complete
 		after = before
 	}
 	s.tally.busy.Add(int64(after.busy - before.busy))
@@ -250,8 +251,8 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	}, nil
 }
 
-// explain prefers the reason a connection was closed for over the error that a
-// write met because of it.
+// explain returns the reason why the connection was closed, if there is one, else the
+// error of the write.
 func (l *link) explain(err error) error {
 	select {
 	case <-l.dead:
@@ -265,7 +266,7 @@ func (l *link) explain(err error) error {
 // In pull mode the header goes at once as an offer and the payload waits for the
 // receiver's read; either way it waits for the set-up time and for its release.
 func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (time.Duration, error) {
-	o.started.CompareAndSwap(0, int64(max(s.clock.now(), 1))) // hand-shake and set-up are the transfer's
+	o.started.CompareAndSwap(0, int64(max(s.clock.now(), 1))) // hand-shake and set-up count as part of the transfer
 	if s.cfg.pull {
 		f.flags |= flagPull
 		if err := l.writeFrame(f, nil); err != nil {
@@ -311,7 +312,7 @@ type payloadWriter struct {
 	check   checked
 }
 
-// upTo writes until so many bytes of the stream are out.
+// upTo writes until this number of the stream's bytes is sent.
 func (w *payloadWriter) upTo(limit int64) error {
 	for w.written < limit {
 		piece := w.s.chunk[:min(int64(len(w.s.chunk)), limit-w.written)]
@@ -336,7 +337,7 @@ func (w *payloadWriter) upTo(limit int64) error {
 	return nil
 }
 
-// finish writes what a stream without payload still lacks, and the trailer.
+// finish writes the header of a stream without payload, and the trailer.
 func (w *payloadWriter) finish() error {
 	if w.header {
 		w.header = false

@@ -21,7 +21,8 @@ const maxSocketPath = 107
 // Options are how an agent is started.
 type Options struct {
 	// Socket is the path of the control socket, at most 107 bytes. Its
-	// folder must exist and should be private: who can open the socket controls the agent.
+	// folder must exist and should be private: a process that can open the socket controls
+	// the agent.
 	Socket string
 	// Node is the agent's name in Hello and in messages. Configure may name another for the trial.
 	Node string
@@ -55,8 +56,8 @@ func Serve(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("agent %s: %w", o.Node, err)
 	}
-	// The life of the sessions ends before the server does, so that controllers
-	// hear why.
+	// The sessions end before the server does, so that controllers
+	// get the reason.
 	life, end := context.WithCancel(ctx)
 	defer end()
 	s := &service{node: o.Node, version: o.Version, life: life}
@@ -89,8 +90,8 @@ func stopServer(server *grpc.Server) {
 	server.GracefulStop()
 }
 
-// listenControl opens the control socket for this user only. A socket file that
-// nobody answers on is left over from a dead agent and replaced.
+// listenControl opens the control socket for this user only. It replaces a socket file on
+// which no agent answers: a dead agent left it.
 func listenControl(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)

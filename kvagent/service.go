@@ -15,7 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// flushTimeout is how long a session that ends may take to hand out its last events.
+// flushTimeout is how long a session that ends may take to send its last events.
 const flushTimeout = 2 * time.Second
 
 // service answers the calls of the control protocol.
@@ -32,7 +32,7 @@ type service struct {
 	session *session // nil when no controller has one open
 }
 
-// Hello tells who the agent is and refuses another version of the protocol.
+// Hello identifies the agent and refuses another version of the protocol.
 func (s *service) Hello(_ context.Context, r *control.HelloRequest) (*control.HelloResponse, error) {
 	if v := r.GetProtocol(); v != 0 && v != control.Protocol {
 		return nil, status.Errorf(codes.FailedPrecondition,
@@ -114,7 +114,7 @@ func (s *service) Status(context.Context, *control.StatusRequest) (*control.Stat
 		s.session.status(out)
 		return out, nil
 	}
-	// Between trials there is no engine: it would be an empty one.
+	// Between trials there is no engine; the status is that of an empty one.
 	if inst, err := newInstance(s.cfg); err == nil && inst != nil {
 		inst.status(out)
 	}
@@ -169,7 +169,7 @@ func (s *service) closeSession(ses *session) {
 	s.session = nil
 }
 
-// received is a command or the end of them.
+// received is a command or the end of the commands.
 type received struct {
 	command *control.Command
 	err     error
@@ -191,8 +191,8 @@ func receiveCommands(stream control.Agent_SessionServer, out chan<- received, st
 	}
 }
 
-// serve executes commands until the controller ends the session (nil), vanishes
-// or breaks the protocol, or the agent is told to stop.
+// serve executes commands until the controller ends the session (nil), disconnects
+// or breaks the protocol, or the agent must stop.
 func (s *service) serve(ctx context.Context, ses *session, commands <-chan received, pumped chan error) error {
 	for {
 		select {
@@ -214,7 +214,7 @@ func (s *service) serve(ctx context.Context, ses *session, commands <-chan recei
 	}
 }
 
-// handle takes the lock for Start only, whose parts Status looks at.
+// handle takes the lock for Start only: Status reads the parts that Start makes.
 func (s *service) handle(ctx context.Context, ses *session, c *control.Command) error {
 	if c.GetStart() != nil {
 		s.mu.Lock()

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketOptions is what every data socket gets before it connects or listens.
+// socketOptions are set on every data socket before it connects or listens.
 type socketOptions struct {
 	congestion string // empty: the namespace's default
 	dscp       int
 }
 
-// availableCongestionControl lists what the namespace offers, for error messages.
+// availableCongestionControl lists the namespace's algorithms, for error messages.
 func availableCongestionControl() string {
 	b, err := os.ReadFile("/proc/sys/net/ipv4/tcp_available_congestion_control")
 	if err != nil {
@@ -46,7 +46,7 @@ func (o socketOptions) apply(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return fmt.Errorf("set SO_REUSEADDR: %w", err)
 	}
-	// Close means reset: no TIME_WAIT that would block the source port for a
+	// Closing sends a reset: no TIME_WAIT that would block the source port for a
 	// minute, no half-closed socket that would hold a namespace. Nothing is lost,
 	// since a stream is closed after its acknowledgement or as a failure.
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
@@ -120,9 +120,9 @@ func congestionInForce(c syscall.Conn) (string, error) {
 type tcpStats struct {
 	retransmits  uint32 // segments, since the connection began
 	minRTT       uint32 // microseconds
-	deliveryRate uint64 // bytes a second
-	// busy is how long there was data to send, limited how much of that the sender's
-	// buffer was full or the receiver had announced no room.
+	deliveryRate uint64 // bytes per second
+	// busy is how long there was data to send. limited is the part of that time in which the
+	// sender's buffer was full or the receiver had announced no room.
 	busy, limited time.Duration
 }
 
@@ -144,7 +144,7 @@ func readTCPStats(rc syscall.RawConn) (tcpStats, error) {
 	}, nil
 }
 
-// segmentDatagrams lets the kernel cut each write into datagrams of so many bytes.
+// segmentDatagrams lets the kernel cut each write into datagrams of this size.
 func segmentDatagrams(c net.Conn, payload int) error { return setUDP(c, unix.UDP_SEGMENT, payload) }
 
 // joinDatagrams lets a read take several datagrams that came as one packet.

@@ -68,7 +68,7 @@ func TestHeaderBeforeCommandIsHandled(t *testing.T) {
 	t.Parallel()
 	_, a, b := pair(t)
 	a.send(1, b, bytesOn(0, 200_000))
-	a.sent() // everything is at the receiver, which has been told nothing
+	a.sent() // the receiver has all bytes but no announcement
 	b.expect(1, a, bytesOn(0, 200_000))
 	assert.EqualValues(t, 200_000, b.done().GetTransferDone().GetBytes())
 }
@@ -89,7 +89,7 @@ func TestAnnouncementMustMatch(t *testing.T) {
 			t.Run(label("%s, header first %v", tc.name, headerFirst), func(t *testing.T) {
 				t.Parallel()
 				timeout := testTimeout
-				if tc.name == "fewer streams" { // which nothing but time shows
+				if tc.name == "fewer streams" { // only a wait can show this
 					timeout = 300 * time.Millisecond
 				}
 				_, a, b := pair(t, withTimeout(timeout))
@@ -310,8 +310,8 @@ func TestCancelIsSilentAndCloses(t *testing.T) {
 	b.command(&control.Cancel{Request: 1, Attempt: 1})
 	a.command(&control.Cancel{Request: 1, Attempt: 1})
 	until(t, "gone", func() bool { return a.status().GetTransfersOut() == 0 && b.status().GetTransfersIn() == 0 })
-	// The next events are those of another transfer, save for one failure at the
-	// agent whose cancel came second: it has seen its peer leave.
+	// The next events are those of another transfer, except one failure at the
+	// agent whose cancel came second: its peer has closed the connection.
 	b.expect(2, a, bytesOn(0, 10))
 	a.send(2, b, bytesOn(0, 10))
 	failures := 0
@@ -452,7 +452,7 @@ func TestWaitingForABusyPortCanBeGivenUp(t *testing.T) {
 	a.command(&control.Cancel{Request: 2, Attempt: 1})
 	until(t, "given up", func() bool { return a.status().GetTransfersOut() == 2 })
 	b.expect(3, a, sticky(10))
-	a.command(&control.Cancel{Request: 1, Attempt: 1}) // its connection is dirty: the next one dials again
+	a.command(&control.Cancel{Request: 1, Attempt: 1}) // its connection cannot be used again: the next one dials
 	assert.EqualValues(t, 3, a.sent().GetRequest())
 	for e := b.next(); e.GetTransferDone() == nil; e = b.next() {
 		assert.EqualValues(t, 1, e.GetRequest(), "%v", e)

@@ -44,7 +44,7 @@ func FuzzFrameParse(f *testing.F) {
 	})
 }
 
-// rawSender is a connection to a receiver's data port that writes what it likes.
+// rawSender is a connection to a receiver's data port that writes any bytes.
 func rawSender(t *testing.T, to *node) net.Conn {
 	c, err := net.Dial("tcp4", netip.AddrPortFrom(netip.MustParseAddr(to.cfg.GetAddresses()[0]), testPort).String())
 	require.NoError(t, err)

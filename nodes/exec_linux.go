@@ -17,8 +17,8 @@ import (
 // and /sys are the host's, so look at links with ip, not in /sys/class/net.
 func (p *Process) Exec(ctx context.Context, s ExecSpec) (int, error) { return Exec(ctx, s) }
 
-// Exec is what every runtime's Exec does: a container's node is a network namespace
-// like any other, and its image need not hold any command to run.
+// Exec is the Exec of every runtime: a container's node is a network namespace
+// like any other, and its image need not contain any command.
 func Exec(ctx context.Context, s ExecSpec) (int, error) {
 	if len(s.Command) == 0 || s.Command[0] == "" {
 		return 0, fmt.Errorf("exec in %s: no command", s.Node)
@@ -27,7 +27,7 @@ func Exec(ctx context.Context, s ExecSpec) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
 	cmd.Env = append(os.Environ(), labEnv+"="+s.Lab, nodeEnv+"="+s.Node)
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
-	// After SIGTERM, or for a reader that still blocks when the command is gone.
+	// Applies after SIGTERM, and to a reader that still blocks when the command has ended.
 	cmd.WaitDelay = time.Second
 	err := inNetns(s.Netns, cmd.Start)
 	if err == nil {

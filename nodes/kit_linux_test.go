@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// seen is what an agent finds when it comes to life.
+// seen is what an agent finds when it starts.
 type seen struct {
 	Args, Env []string
 	Cwd       string
@@ -40,8 +40,8 @@ type seen struct {
 	Comm      string
 }
 
-// beAgent writes down what it sees, says on its socket that it is up, and lives
-// until a signal or the end of its leash. With STUBBORN set it ignores SIGTERM.
+// beAgent records what it sees, reports on its socket that it is up, and runs
+// until a signal or the end of its starter. With STUBBORN set it ignores SIGTERM.
 func beAgent() int {
 	if os.Getenv("STUBBORN") != "" {
 		signal.Ignore(unix.SIGTERM)
@@ -79,7 +79,7 @@ func inode(path string) uint64 {
 	return st.Ino
 }
 
-// scratchNetns makes a namespace that lives as long as the test holds it open.
+// scratchNetns makes a namespace that exists as long as the test holds it open.
 func scratchNetns(t *testing.T) string {
 	t.Helper()
 	ktest.Need(t, "root", "netns")

@@ -7,10 +7,10 @@ import (
 )
 
 // inNetns runs f on a thread that is in the network namespace at path, in the
-// way a process forked by f is born there. The thread comes back afterwards; one
-// that cannot dies with its goroutine, so that no other work ever runs in the wrong
-// namespace. (It is not simply thrown away each time: the process's first thread
-// cannot die, and would stay in the lab.)
+// way a process forked by f starts there. The thread comes back afterwards. If it
+// cannot, it ends with its goroutine, so no other work ever runs in the wrong
+// namespace. (It does not end each time, because the process's first thread
+// cannot end and would stay in the lab.)
 func inNetns(path string, f func() error) error {
 	var result error
 	if err := ns.WithNetNSPath(path, func(ns.NetNS) error { result = f(); return nil }); err != nil {

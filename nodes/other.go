@@ -14,7 +14,7 @@ type Process struct{}
 
 var _ Runtime = (*Process)(nil)
 
-// NewProcess says that there is none here.
+// NewProcess fails: there is no such runtime on this system.
 func NewProcess() (*Process, error) { return nil, errNotLinux }
 
 // Name is "process".

@@ -34,7 +34,7 @@ func readStat(pid int) (procfs.ProcStat, error) {
 	return s, nil
 }
 
-// ended reports whether a process has ended and only waits for its parent to notice.
+// ended reports whether a process has ended and its parent has not reaped it yet.
 func ended(s procfs.ProcStat) bool { return s.State == "Z" || s.State == "X" }
 
 // StartTime returns when a process began, in clock ticks since boot: with the PID it
@@ -50,7 +50,7 @@ func NameOf(pid int) string {
 	return s.Comm
 }
 
-// Lineage is this process and those that it comes from, by PID.
+// Lineage is this process and its ancestors, by PID.
 func Lineage() map[int]bool {
 	all := map[int]bool{}
 	for pid := os.Getpid(); pid > 0; {
@@ -65,17 +65,17 @@ func Lineage() map[int]bool {
 }
 
 // FindProcesses lists every process whose network namespace has one of these inode
-// numbers, by PID: agents, commands of Exec, and anything else that somebody put there.
-// Processes that end during the search are left out; so are those whose
-// namespace the caller may not see, which root may of all.
+// numbers, by PID: agents, commands of Exec, and processes of other programs.
+// It leaves out processes that end during the search, and those whose
+// namespace the caller may not see; root may see all.
 func FindProcesses(inodes map[uint64]bool) ([]Proc, error) {
 	return find(func(_ int, inode uint64) bool { return inodes[inode] })
 }
 
-// FindAgents lists the agents of a lab by what they were started as, by PID: also
-// those whose namespace has lost its name, or has one only in another mount
-// namespace, so that FindProcesses cannot be asked for it. Processes in the caller's own
-// network namespace are never among them.
+// FindAgents lists the agents of a lab by PID. It recognises them by the command and the
+// environment that they were started with. So it also finds agents whose namespace has
+// no name, or has one only in another mount namespace, which FindProcesses cannot find.
+// Processes in the caller's own network namespace are never among them.
 func FindAgents(lab string) ([]Proc, error) {
 	var own unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &own); err != nil {
@@ -86,7 +86,7 @@ func FindAgents(lab string) ([]Proc, error) {
 	})
 }
 
-// find lists the processes that want says yes to, given PID and inode of the network namespace.
+// find lists the processes for which want, given PID and inode of the network namespace, is true.
 func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -153,14 +153,15 @@ const (
 	killWait  = 5 * time.Second // for the kernel to end what was killed
 )
 
-// handle is a process held by descriptor, so that no signal meets another one
-// that took its number.
+// handle is a process held by descriptor, so that no signal reaches another process
+// that has the same number by then.
 type handle struct {
 	Proc
 	fd int
 }
 
-// hold opens a process. It returns nil when that very process is gone.
+// hold opens a process. It returns nil when this process is gone, even if another one has
+// its number.
 func hold(p Proc) (*handle, error) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -170,7 +171,7 @@ func hold(p Proc) (*handle, error) {
 		return nil, fmt.Errorf("hold process %d: %w", p.PID, err)
 	}
 	h := &handle{Proc: p, fd: fd}
-	s, err := readStat(p.PID) // the descriptor pins whom it names, so looking after opening is safe
+	s, err := readStat(p.PID) // the descriptor keeps its process, so checking after opening is safe
 	if err == nil && s.Starttime == p.StartTime {
 		return h, nil
 	}
@@ -204,7 +205,7 @@ func awaitAll(ctx context.Context, all []*handle, within time.Duration) ([]*hand
 		if left <= 0 || ctx.Err() != nil {
 			return all, ctx.Err()
 		}
-		// In short turns, to look at ctx in between.
+		// In short steps, to check ctx in between.
 		_, err := unix.Poll(fds, int(min(left, 50*time.Millisecond)/time.Millisecond)+1)
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			return all, fmt.Errorf("wait for processes to end: %w", err)
@@ -221,14 +222,14 @@ func awaitAll(ctx context.Context, all []*handle, within time.Duration) ([]*hand
 }
 
 // Ask sends SIGTERM and waits until all have ended, at most two seconds. Processes that
-// have ended before, or whose PID belongs to another by now, are left alone.
+// have ended before, or whose PID belongs to another process by now, are left alone.
 func Ask(ctx context.Context, procs []Proc) error {
 	running, err := ask(ctx, procs)
 	closeAll(running)
 	return err
 }
 
-// Terminate ends processes as Ask does, those that are left by SIGKILL, and waits until
+// Terminate ends processes as Ask does, ends the remaining ones by SIGKILL, and waits until
 // all are gone.
 func Terminate(ctx context.Context, procs []Proc) error {
 	asked, err := ask(ctx, procs)
@@ -237,7 +238,7 @@ func Terminate(ctx context.Context, procs []Proc) error {
 	for _, h := range asked {
 		errs = append(errs, h.signal(unix.SIGKILL))
 	}
-	// A killed process is owed its wait even when the caller is in a hurry.
+	// Wait for a killed process even if ctx is done.
 	running, err := awaitAll(context.WithoutCancel(ctx), asked, killWait)
 	errs = append(errs, err)
 	for _, h := range running {

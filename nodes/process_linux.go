@@ -26,11 +26,11 @@ const (
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 )
 
-// Process runs agents as processes of this host, each born in its node's
-// namespace, in a session of its own, with a clean environment. It is safe for
+// Process runs agents as processes of this host. Each starts in its node's
+// namespace, in its own session, with a clean environment. It is safe for
 // concurrent use. Make it with NewProcess.
 type Process struct {
-	// leashRead goes to agents on a leash; leashWrite stays here, unused, until this
+	// leashRead goes to agents with Spec.Leash; leashWrite remains here, unused, until this
 	// process ends.
 	leashRead, leashWrite *os.File
 
@@ -41,8 +41,8 @@ type Process struct {
 var _ Runtime = (*Process)(nil)
 
 // NewProcess returns the process runtime. It marks all descriptors of this process
-// beyond the standard three close-on-exec, those that it was itself started with
-// included, so that no agent holds anything of its starter's open.
+// beyond the standard three close-on-exec, also those that it was itself started with.
+// So no agent keeps a descriptor of its starter open.
 func NewProcess() (*Process, error) {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return nil, fmt.Errorf("process runtime: mark descriptors close-on-exec (needs Linux 5.11): %w", err)
@@ -95,7 +95,7 @@ func (p *Process) start(s Spec) (Agent, error) {
 		return Agent{}, errors.Join(err, log.Close())
 	}
 	a := Agent{Node: s.Node, PID: cmd.Process.Pid, Socket: socket}
-	// Before anybody may reap it: then the entry is there even if it died at once.
+	// Before any code may reap it: then the entry exists even if the child died at once.
 	start, errStat := StartTime(a.PID)
 	a.StartTime = start
 	p.adopt(cmd)
@@ -150,7 +150,7 @@ func prepareDir(s Spec) (string, error) {
 	return link, nil
 }
 
-// environment is all an agent gets: nothing of the starter's own.
+// environment is an agent's whole environment: nothing of the starter's.
 func environment(s Spec) []string {
 	env := []string{
 		"PATH=" + defaultPath,
@@ -168,8 +168,8 @@ func environment(s Spec) []string {
 // Alive reports whether that very agent still runs.
 func (p *Process) Alive(a Agent) (bool, error) { return Alive(a) }
 
-// Alive is what every runtime's Alive does: it asks the kernel, which knows of a
-// container's first process as of any other, at once and without an engine.
+// Alive is the Alive of every runtime. It asks the kernel, which knows a
+// container's first process like any other, at once and without an engine.
 func Alive(a Agent) (bool, error) {
 	s, err := readStat(a.PID)
 	if vanished(err) {

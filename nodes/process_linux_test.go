@@ -244,7 +244,7 @@ func TestExecPassesSignalsOn(t *testing.T) {
 	assert.Equal(t, 42, code)
 }
 
-// signalOnWrite sends a signal when the command has said something.
+// signalOnWrite sends a signal when the command has written something.
 type signalOnWrite struct {
 	ch  chan<- os.Signal
 	sig os.Signal
@@ -265,7 +265,7 @@ func TestFindAndTerminateAreExact(t *testing.T) {
 	_, err = StartTime(1 << 30)
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 	require.NoError(t, Terminate(t.Context(), []Proc{
-		{PID: os.Getpid(), StartTime: mine + 1}, // another process of our number: not us
+		{PID: os.Getpid(), StartTime: mine + 1}, // another process with our number: not us
 		{PID: a.PID, StartTime: a.StartTime - 1},
 		{PID: 1 << 30},
 	}))

@@ -1,10 +1,10 @@
-// Package nodes runs agents: as processes born inside their network namespaces,
-// or (another Runtime) as containers wired to them.
+// Package nodes runs agents: as processes that start inside their network namespaces,
+// or (another Runtime) as containers that bring theirs.
 //
-// A Runtime knows nothing of what an agent does; it starts it, says whether it
-// lives, stops it, and runs other commands beside it. A lab outlives the process
-// that built it, so an Agent is plain data that a later process can act on: a PID
-// alone could have been reused, so it goes with the process's start time.
+// A Runtime does not know what an agent does. It starts the agent, says whether it
+// is alive, stops it, and runs other commands beside it. A lab exists longer than the
+// process that built it, so an Agent is plain data that a later process can use. A PID
+// may belong to another process by then, so the process's start time goes with it.
 //
 // No thread of the caller stays in another namespace: a runtime enters one for
 // the instant of starting a process and comes back.
@@ -32,24 +32,24 @@ type Spec struct {
 	Executable string
 	Args       []string
 	Env        []string // added to the clean environment
-	// Threads is how many threads of an agent may compute at once (GOMAXPROCS); 0 is
-	// two. Where there are many agents one is cheaper: waking a second takes longer than
-	// most of what there is to do.
+	// Threads is how many threads of an agent may compute at once (GOMAXPROCS); 0 means
+	// two. Where there are many agents, one is cheaper: waking a second thread takes longer
+	// than most of its work.
 	Threads int
-	// Image is the container image of an agent that is not ours; it is never pulled.
-	// Empty: one made of Executable. The process runtime has none.
+	// Image is the container image of the user's own agent; it is never pulled.
+	// Empty: an image made of Executable. The process runtime uses none.
 	Image string
-	// NetAdmin says that the agent needs CAP_NET_ADMIN in its namespace, as for
-	// a congestion control that the kernel keeps from others.
+	// NetAdmin means that the agent needs CAP_NET_ADMIN in its namespace, for example for
+	// a congestion control that the kernel does not allow to every process.
 	NetAdmin bool
-	// Leash makes the agent end when this process does, however it ends: the agent
-	// holds the read end of a pipe whose write end nobody but this process has.
+	// Leash makes the agent end when this process ends for any reason: the agent
+	// holds the read end of a pipe whose write end only this process has.
 	// It is the only descriptor an agent inherits beside its standard three.
 	Leash bool
 }
 
 // GOMAXPROCS is the environment variable that sets an agent's threads: many agents
-// share few cores, and a thread a core for each would only crowd.
+// share few cores, so one thread per core for each would be too many.
 func (s *Spec) GOMAXPROCS() string {
 	n := s.Threads
 	if n == 0 {
@@ -58,13 +58,13 @@ func (s *Spec) GOMAXPROCS() string {
 	return "GOMAXPROCS=" + strconv.Itoa(n)
 }
 
-// Agent names a running agent for good.
+// Agent identifies a running agent uniquely.
 type Agent struct {
 	Node      string `json:"node"`
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"start_time"`   // field 22 of /proc/PID/stat, clock ticks since boot
 	Socket    string `json:"socket"`       // control socket
-	ID        string `json:"id,omitempty"` // the container's, where it is one
+	ID        string `json:"id,omitempty"` // the container's, where the agent is a container
 }
 
 // Stdio is where a command reads and writes.
@@ -85,27 +85,27 @@ type ExecSpec struct {
 
 // Runtime starts and stops agents. Implementations are safe for concurrent use.
 type Runtime interface {
-	// Name is what a scenario's runtime key says: process or docker.
+	// Name is the value of a scenario's runtime key: process or docker.
 	Name() string
 	// Start starts an agent; it need not answer yet when Start returns, and it
 	// outlives ctx.
 	Start(ctx context.Context, s Spec) (Agent, error)
 	// Alive reports whether that very agent still runs.
 	Alive(a Agent) (bool, error)
-	// Stop ends an agent and waits until it is gone. One that is gone is no error.
+	// Stop ends an agent and waits until it is gone. It is no error if it was gone before.
 	Stop(ctx context.Context, a Agent) error
 	// Exec runs a command to its end and returns its exit code, 128 + n if signal n
 	// ended it. When ctx ends first the command is terminated and the error is ctx's.
 	Exec(ctx context.Context, s ExecSpec) (exit int, err error)
 }
 
-// Housing is a Runtime whose agents are born in network namespaces of their own.
+// Housing is a Runtime whose agents start in network namespaces of their own.
 // They start before the fabric, which then adopts those namespaces instead of making
 // its own, and an agent may find no interface but a lowered lo until it is configured.
 type Housing interface {
 	Runtime
-	// Prepare does what can be done before anything of the lab is made, above all
-	// find out that it cannot be made. Each spec will be given to Start.
+	// Prepare does what can be done before anything of the lab is made; above all it
+	// checks that the lab can be made. Each spec will be given to Start.
 	Prepare(ctx context.Context, specs []Spec) error
 	// NetnsOf is the path of a running agent's network namespace.
 	NetnsOf(a Agent) string

@@ -35,7 +35,7 @@ func (f *faults) checkList(fd *field, v reflect.Value, path string) {
 	}
 	if v.Len() < fd.least || fd.most > 0 && v.Len() > fd.most {
 		if !f.clean(path) {
-			return // the list did not read
+			return // the list could not be read
 		}
 		f.addf(path, "must have %d..%d items, got %d", fd.least, fd.most, v.Len())
 		return
@@ -50,7 +50,7 @@ func (f *faults) checkScalar(fd *field, v reflect.Value, path string) {
 		return
 	}
 	if f.bad[path] {
-		return // what it holds is not what the file says
+		return // the value is not the file's
 	}
 	switch {
 	case len(fd.enum) > 0 && !slices.Contains(fd.enum, v.String()):

@@ -1,6 +1,6 @@
 package scenarios
 
-// The words that scenario keys choose between, for code that branches on them.
+// The allowed words of scenario keys, for code that branches on them.
 const (
 	WorkloadSynthetic = "synthetic"
 	WorkloadTrace     = "trace"

@@ -54,7 +54,7 @@ func TestDoublingAllNICsDoublesAllLinks(t *testing.T) {
 
 func TestRolesFollowThePatternOrTheLists(t *testing.T) {
 	t.Parallel()
-	const small = "topology: {pods: 1, racksPerPod: 2, serversPerRack: 2}\n" // 8 instances: 2 a server, 4 a rack
+	const small = "topology: {pods: 1, racksPerPod: 2, serversPerRack: 2}\n" // 8 instances: 2 per server, 4 per rack
 	for _, test := range []struct {
 		placement string
 		want      []string

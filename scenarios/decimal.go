@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// maxQuantity bounds the text of a quantity, so that no input costs more than
-// a glance; the longest sensible one has some 30 characters.
+// maxQuantity bounds the text of a quantity, so that no input costs much time;
+// the longest sensible one has about 30 characters.
 const maxQuantity = 64
 
 // A quantity is a decimal number without sign or exponent, at most one space,
@@ -20,8 +20,8 @@ var quantityPattern = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]+))?( ?)([A-Za-zµ
 // turned into a float, so 3.125GB/s is exact.
 type decimal struct{ whole, frac string }
 
-// splitQuantity takes "3.125 GB/s" apart. what names the kind of quantity and
-// example a right spelling, both for the error.
+// splitQuantity splits "3.125 GB/s" into number and unit. For the error, what names the
+// kind of quantity and example is a correct spelling.
 func splitQuantity(text, what, example string) (decimal, string, error) {
 	if len(text) > maxQuantity {
 		return decimal{}, "", fmt.Errorf("%s has %d characters; write it like %s", what, len(text), example)
@@ -39,7 +39,7 @@ func splitQuantity(text, what, example string) (decimal, string, error) {
 	return decimal{m[1], m[2]}, m[4], nil
 }
 
-// badNumber says what is wrong with a text that starts with no plain number.
+// badNumber says what is wrong with a text that does not start with a plain number.
 func badNumber(text string) string {
 	switch lower := strings.ToLower(strings.TrimLeft(text, "+-.")); {
 	case text == "":
@@ -82,8 +82,8 @@ func (d decimal) times(unit int64) (int64, error) {
 	return q.Int64(), nil
 }
 
-// exactDecimal writes n/unit as a decimal, or "" where that has no end within
-// 18 places (n/3 has none, n/1024 has).
+// exactDecimal writes n/unit as a decimal, or "" where 18 places are not enough
+// (n/3 never ends, n/1024 does).
 func exactDecimal(n, unit int64) string {
 	r := big.NewRat(n, unit)
 	if r.IsInt() {

@@ -11,7 +11,7 @@ import (
 )
 
 // maxValues bounds the values of one file, counted each time an alias repeats
-// them: what keeps a few lines of nested aliases from filling the memory.
+// them, so that a few lines of nested aliases cannot fill the memory.
 const maxValues = 200_000
 
 // decoder fills a Scenario that already holds the defaults from a YAML tree.
@@ -74,8 +74,8 @@ func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) 
 }
 
 // freshSection is an optional section with its own defaults. Only the workload
-// has such sections, and the one its kind asks for is there already; here come
-// those that the checks will refuse, without faults of their own.
+// has such sections, and the one of its kind exists already. The others get valid
+// defaults here, and the checks refuse them later.
 func freshSection(pointer reflect.Type) reflect.Value {
 	for _, kind := range []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows} {
 		w := reflect.ValueOf(defaults(choice{workload: kind}).Workload)
@@ -166,8 +166,8 @@ func (d *decoder) scalar(f *field, n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-// unprintable returns the first character of a text that could not be written
-// back and read again for what it is, or "".
+// unprintable returns the first character of a text that would change when written
+// and read again, or "".
 func unprintable(text string) string {
 	for _, r := range text {
 		if r != '\n' && !unicode.IsPrint(r) || r == unicode.ReplacementChar {

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// choice is what decides which defaults hold.
+// choice holds the keys that decide which defaults apply.
 type choice struct{ model, engine, workload, profile string }
 
-// defaults is the scenario that a file is read over: the NetKV paper's 64-GPU cluster
+// defaults is the scenario whose values a file overrides: the NetKV paper's 64-GPU cluster
 // under RAG load (see paper-64gpu.yaml). A choice that is empty or unknown
-// falls back to the first of its kind; the checks report the unknown.
+// becomes the first of its kind; the checks report unknown choices.
 func defaults(c choice) *Scenario {
 	known := func(name string, names []string) string {
 		if slices.Contains(names, name) {
@@ -77,8 +77,8 @@ func (s *Scenario) derive(f *faults) {
 	s.derivePolicies(f)
 }
 
-// derivePlacement: lists replace the default pattern, and the other way round;
-// the half that a file names beside the other is a contradiction.
+// derivePlacement: lists replace the default pattern, and a pattern replaces the lists;
+// a file that gives both contradicts itself.
 func (s *Scenario) derivePlacement(f *faults) {
 	listed := f.given("placement.prefill") || f.given("placement.decode")
 	patterned := f.given("placement.unit") || f.given("placement.pattern")
@@ -98,7 +98,7 @@ func (s *Scenario) derivePlacement(f *faults) {
 func (s *Scenario) deriveModel(f *faults) {
 	m := &s.Model
 	if f.given("model.latentDim") && m.LatentDim > 0 && !f.given("model.kvHeads") && !f.given("model.headDim") {
-		m.KVHeads, m.HeadDim = 0, 0 // the preset's heads give way to a latent vector
+		m.KVHeads, m.HeadDim = 0, 0 // a latent vector replaces the preset's heads
 	}
 	if (f.given("model.kvHeads") || f.given("model.headDim")) && m.KVHeads > 0 && !f.given("model.latentDim") {
 		m.LatentDim = 0
@@ -122,7 +122,7 @@ func (s *Scenario) deriveWorkload(f *faults) {
 	}
 }
 
-// derivePolicies gives each policy what a bare name would have given it.
+// derivePolicies gives each policy the defaults of its bare name.
 func (s *Scenario) derivePolicies(f *faults) {
 	for i := range s.Policies {
 		p, path := &s.Policies[i], indexPath("policies", i)
@@ -131,7 +131,7 @@ func (s *Scenario) derivePolicies(f *faults) {
 			p.Label = bare.Label
 		}
 		if p.Weights != "" {
-			continue // the file has them
+			continue // the weights are in the file
 		}
 		if !f.given(path + ".cacheWeight") {
 			p.CacheWeight = bare.CacheWeight

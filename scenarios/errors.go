@@ -37,19 +37,19 @@ func (e *Error) Error() string {
 }
 
 const (
-	// maxErrors ends the list for a file that is not a scenario at all.
+	// maxErrors limits the list for a file that is not a scenario at all.
 	maxErrors = 100
-	// keepErrors bounds what is kept of such a file to choose the first from.
+	// keepErrors bounds the errors that are kept of such a file; the first of them are shown.
 	keepErrors = 1000
 )
 
-// faults collects the errors of one file and knows where its keys stand.
+// faults collects the errors of one file and knows the lines of its keys.
 type faults struct {
 	file string
 	errs []*Error
 	// nodes are the values the file gives, by path; empty for a Scenario made in Go.
 	nodes map[string]*yaml.Node
-	// bad are the paths with a fault, so that no second check reports what follows from the first.
+	// bad are the paths with a fault, so that no check reports a consequence of another fault.
 	bad map[string]bool
 	// more counts the faults beyond those kept.
 	more int
@@ -59,12 +59,12 @@ type faults struct {
 func (f *faults) given(path string) bool { return f.nodes[path] != nil }
 
 // overruled reports whether a setting from outside the file gives other, while
-// path stands in the file: then what the file says of path no longer holds.
+// path is in the file: then the file's value of path no longer applies.
 func (f *faults) overruled(path, other string) bool {
 	return f.given(path) && f.given(other) && f.line(path) >= 0 && f.line(other) < 0
 }
 
-// line is where path stands, or the nearest section that holds it.
+// line is the line of path, or of the nearest section that contains it.
 func (f *faults) line(path string) int {
 	for path != "" {
 		if n := f.nodes[path]; n != nil {
@@ -86,7 +86,7 @@ func (f *faults) addf(path, format string, args ...any) {
 	f.addAt(f.line(path), path, format, args...)
 }
 
-// addAt is addf for a place that is no value. Lines below 0 are settings from
+// addAt is addf for a place that is not a value. Lines below 0 are settings from
 // outside the file (see settings.go).
 func (f *faults) addAt(line int, path, format string, args ...any) {
 	if f.bad == nil {
@@ -130,7 +130,7 @@ func (f *faults) join() error {
 	return errors.Join(list...)
 }
 
-// suggest returns the valid word that got was probably meant to be, or "".
+// suggest returns the valid word that the user probably meant by got, or "".
 func suggest(got string, valid []string) string {
 	best, distance := "", 0
 	for _, v := range valid {
@@ -145,7 +145,7 @@ func suggest(got string, valid []string) string {
 	return best
 }
 
-// notOneOf is the message for a word that is none of the valid ones.
+// notOneOf is the message for a word that is not valid.
 func notOneOf(what, got string, valid []string) string {
 	hint := ""
 	if s := suggest(clip(got), valid); s != "" {
@@ -154,8 +154,8 @@ func notOneOf(what, got string, valid []string) string {
 	return fmt.Sprintf("%s %q%s (valid: %s)", what, clip(got), hint, strings.Join(valid, ", "))
 }
 
-// clip makes what a file says fit for a message: short, and without characters
-// that would act on a terminal.
+// clip prepares a file's text for a message: short, and without characters
+// that would control a terminal.
 func clip(text string) string {
 	const most = 60
 	text = strings.Map(func(r rune) rune {

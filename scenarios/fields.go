@@ -35,7 +35,7 @@ const (
 )
 
 // field describes one key, or one kind of element of a list: everything that
-// the decoder, the checks, the schema and the reference page know of it.
+// the decoder, the checks, the schema and the reference page know about it.
 type field struct {
 	key     string
 	index   int // of the struct field
@@ -46,13 +46,13 @@ type field struct {
 	doc     string
 	enum    []string
 	pattern *regexp.Regexp
-	// patternDoc says the pattern in words.
+	// patternDoc describes the pattern in words.
 	patternDoc string
 	// rangeText is the range as written in the tag, such as 1..64 or 1MB..100TB.
 	rangeText string
 	// lo and hi hold the range: whole numbers as int64, numbers as float64.
 	lo, hi reflect.Value
-	// least and most bound the length of a list; most 0 is no bound.
+	// least and most bound the length of a list; most 0 means no bound.
 	least, most int
 	auto        bool   // 0 is spelled auto
 	optional    bool   // left out when zero
@@ -151,8 +151,8 @@ func (f *field) readTag(tag reflect.StructTag) {
 	f.lo, f.hi = f.mustScan(lo), f.mustScan(hi)
 }
 
-// mustScan reads a bound of a range tag. A tag that does not read is a fault of
-// this package that its first test meets.
+// mustScan reads a bound of a range tag. A tag that cannot be read is a fault of
+// this package; its first test finds it.
 func (f *field) mustScan(text string) reflect.Value {
 	v := reflect.New(f.typ).Elem()
 	if err := f.scan(text, v); err != nil {
@@ -192,13 +192,13 @@ func (f *field) at(section reflect.Value) reflect.Value {
 }
 
 // sourceComments reads the doc comments of struct fields ("Topology.Pods") and
-// types ("Topology") from Go source, each as one line. The descriptions that
-// users see are thereby the ones that programmers see.
+// types ("Topology") from Go source, each as one line. So users and programmers
+// see the same descriptions.
 func sourceComments(source string) map[string]string {
 	comments := map[string]string{}
 	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return comments // the source was compiled, so this cannot be; without comments only descriptions are missing
+		return comments // impossible, because the source was compiled; without comments only descriptions are missing
 	}
 	for _, decl := range file.Decls {
 		gen, ok := decl.(*ast.GenDecl)

@@ -17,12 +17,12 @@ const maxFlowLine = 1 << 20
 // maxFileFlows bounds a flow file, as synthetic requests are bounded.
 const maxFileFlows = 1_000_000
 
-// ParseFlows reads explicit transfers as JSONL, one object a line with the keys
+// ParseFlows reads explicit transfers as JSONL, one object per line with the keys
 // start_s (seconds from the trial's start; start_ms with milliseconds is read
 // too), from, to, bytes (a number, or a text such as "1GB"), and optionally via
 // (a list of switches). Blank lines are skipped, unknown keys refused. All
-// faults are reported, each as an *Error with its line. Whether the instances
-// exist only the scenario knows: see ReadFlows.
+// faults are reported, each as an *Error with its line. ReadFlows also checks that the
+// instances exist.
 func ParseFlows(filename string, r io.Reader) ([]Flow, error) {
 	flows, _, err := parseFlows(filename, r)
 	return flows, err
@@ -92,7 +92,7 @@ func parseFlow(text []byte) (Flow, error) {
 	return row.Flow, nil
 }
 
-// flowStart reads the one of two spellings of the start that is given.
+// flowStart reads the start, which has two spellings.
 func flowStart(seconds, milliseconds *float64) (time.Duration, error) {
 	most := time.Duration(root().child("workload").child("flows").child("list").elem.child("start").hi.Int())
 	key, value, unit := "start_s", seconds, time.Second

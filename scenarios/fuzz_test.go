@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParse holds the laws of the package against any input: no panic; every
-// error is made of *Error with a place; what is accepted survives Marshal.
+// FuzzParse checks the laws of the package for any input: no panic; every
+// error consists of *Error with a place; an accepted file is the same after Marshal.
 func FuzzParse(f *testing.F) {
 	for _, name := range Names() {
 		data, _ := Embedded(name)
@@ -59,7 +59,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzQuantities: a quantity that is read is written and read as the same.
+// FuzzQuantities: a quantity that was read is the same after writing and reading again.
 func FuzzQuantities(f *testing.F) {
 	for _, text := range []string{"25Gbps", "3.125GB/s", "25gbps", "64KiB", "1.5s", "1h2m", "4/s", "0", "NaN", "9223372036854775807B", "0.000000000000000001TB"} {
 		f.Add(text)

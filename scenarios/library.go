@@ -10,7 +10,7 @@ import (
 //go:embed *.yaml paper/*.yaml
 var library embed.FS
 
-// libraryFolders are where embedded scenarios lie; a name is unique over all.
+// libraryFolders are the folders of embedded scenarios; a name is unique in all of them.
 var libraryFolders = []string{".", "paper"}
 
 //go:embed sweeps/*.yaml
@@ -43,7 +43,7 @@ func Embedded(name string) ([]byte, bool) {
 }
 
 // SweepNames lists the embedded sweeps, sorted. The package internal/sweep reads
-// them; here they lie beside the scenarios that they vary.
+// them; they are here beside the scenarios that they vary.
 func SweepNames() []string { return yamlNames(sweeps, sweepFolder) }
 
 // EmbeddedSweep returns the file of an embedded sweep, comments included, and

@@ -54,7 +54,7 @@ func toNode(f *field, v reflect.Value) *yaml.Node {
 	}
 }
 
-// isWeight reports a weight of cla, whose 0 is no default.
+// isWeight reports whether a key is a weight of cla, for which 0 does not mean the default.
 func isWeight(section reflect.Value, c *field) bool {
 	p, ok := section.Interface().(Policy)
 	return ok && p.Name == "cla" && c.kind == kindNumber

@@ -17,14 +17,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxFile bounds a scenario file; the longest sensible one, with ten thousand
-// flows written out, has about 1 MB.
+// maxFile bounds a scenario file; the longest sensible one, which contains ten thousand
+// flows, has about 1 MB.
 const maxFile = 2 << 20
 
 // Load reads a scenario: ref is a path, or the name of an embedded scenario
-// (see Names). A ref without a separator or extension is a name first; if the
-// library has none such, a path. File names inside become absolute, and files of
-// weights give way to the weights in them. Settings
+// (see Names). A ref without a separator or extension is a name if the library
+// has it, else a path. File names inside become absolute, and the weights in files of
+// weights replace the names of these files. Settings
 // override keys, each like "topology.pods=2" with the value in YAML; they are
 // checked like the file. All faults are reported at once, see Error.
 func Load(ref string, settings ...string) (*Scenario, error) {
@@ -59,7 +59,7 @@ func Load(ref string, settings ...string) (*Scenario, error) {
 	return s, nil
 }
 
-// readFile reads a file of at most maxFile bytes. For a name that is no file
+// readFile reads a file of at most maxFile bytes. If there is no such file,
 // the error lists the embedded scenarios.
 func readFile(ref string) ([]byte, error) {
 	file, err := os.Open(ref)
@@ -77,17 +77,17 @@ func readFile(ref string) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable is the fault of a file that is there and gives nothing: a folder, say.
+// unreadable is the fault of a file that exists but cannot be read: for example a folder.
 func unreadable(ref string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
-		err = path.Err // the path is said already
+		err = path.Err // the message has the path already
 	}
 	return &Error{File: ref, Msg: "cannot be read as a scenario: " + err.Error()}
 }
 
-// Parse reads a scenario from memory. filename is what errors call it, where
-// its relative file names start, and the name's default.
+// Parse reads a scenario from memory. filename names it in errors; its folder is the
+// start of relative file names, and its base name is the default of the name.
 func Parse(filename string, data []byte) (*Scenario, error) {
 	return parse(filename, data, nil)
 }
@@ -149,7 +149,7 @@ func readTree(f *faults, data []byte) *yaml.Node {
 	return doc.Content[0]
 }
 
-// yamlLine is how the YAML library says where.
+// yamlLine is the form in which the YAML library gives a line.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
 func (f *faults) addSyntax(err error, data []byte) {
@@ -176,8 +176,8 @@ func tabLine(data []byte) int {
 	return 0
 }
 
-// choose reads ahead what decides on the defaults. It takes what it can; what
-// is wrong with it, the decoder says.
+// choose reads the keys that decide the defaults before the others. It ignores wrong
+// values; the decoder reports them.
 func choose(tree *yaml.Node) choice {
 	c := choice{
 		model:    peek(tree, "model", "preset").Value,

@@ -119,7 +119,7 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 	}
 }
 
-// faultsOf takes a joined error apart.
+// faultsOf returns the parts of a joined error.
 func faultsOf(err error) []*Error {
 	var list []*Error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the join itself, not what it holds

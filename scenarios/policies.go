@@ -1,6 +1,6 @@
 package scenarios
 
-// PolicyInfo names a scheduling policy and says what it does.
+// PolicyInfo is the name of a scheduling policy and its description.
 type PolicyInfo struct {
 	Name, Summary string
 	// Weighted policies take cacheWeight and loadWeight.
@@ -36,9 +36,9 @@ func PolicyNames() []string {
 	return names
 }
 
-// NewPolicy returns the policy of that name as a bare name in a file gives it:
-// labelled by its name, cla with the weights 1 and 1. An unknown name is for
-// Validate to report; cla* still needs its weights.
+// NewPolicy returns the policy that a bare name in a file gives:
+// labelled by its name, cla with the weights 1 and 1. Validate reports an unknown
+// name; cla* still needs its weights.
 func NewPolicy(name string) Policy {
 	p := Policy{Name: name, Label: name}
 	if name == "cla" {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// custom is the preset that has no figures.
+// custom is the preset without figures.
 const custom = "custom"
 
-// ModelPreset is a known model's KV geometry and where it was read.
+// ModelPreset is a known model's KV geometry and its source.
 type ModelPreset struct {
 	Name   string
 	Model  Model // Layers, KVHeads, HeadDim or LatentDim
 	Source string
 }
 
-// ModelPresets lists the models by name, the default first. None of them says
-// anything of the number format or the GPUs of an instance: those are choices.
+// ModelPresets lists the models by name, the default first. They do not contain
+// the number format or the GPUs of an instance: the user chooses these.
 func ModelPresets() []ModelPreset {
 	return []ModelPreset{
 		{"llama-3-70b", Model{Layers: 80, KVHeads: 8, HeadDim: 128}, "config.json of Llama-3.1-70B"},

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// agree is how far oversubscription and linkRates may differ when a file gives
-// both: enough for rates written with four digits.
+// agree is the allowed difference of oversubscription and linkRates when a file gives
+// both: enough for rates with four digits.
 const agree = 1e-3
 
 // uplinkTier is one tier of links above the hosts, with the two ways to give its rate.
@@ -15,7 +15,7 @@ type uplinkTier struct {
 	ratio               *float64
 	rate                *BitsPerSecond
 	hosts               BitsPerSecond // sum of the NICs below
-	links               int           // that carry them up
+	links               int           // links that carry them up
 }
 
 func (s *Scenario) uplinkTiers() []uplinkTier {
@@ -37,7 +37,7 @@ func (u uplinkTier) perLink(ratio float64) BitsPerSecond {
 	return BitsPerSecond(math.Round(float64(u.hosts) / float64(u.links) / ratio))
 }
 
-// deriveRates makes Oversubscription and LinkRates say the same, tier by tier.
+// deriveRates makes Oversubscription and LinkRates agree, tier by tier.
 // The topology's own figures must be sound.
 func (s *Scenario) deriveRates(f *faults) {
 	for _, u := range s.uplinkTiers() {
@@ -50,7 +50,7 @@ func (s *Scenario) deriveRates(f *faults) {
 	}
 }
 
-// checkRates holds the two spellings against each other and against their ranges.
+// checkRates compares the two spellings with each other and with their ranges.
 func (s *Scenario) checkRates(f *faults) {
 	oversubscription, linkRates := root().child("topology").child("oversubscription"), root().child("topology").child("linkRates")
 	for i, u := range s.uplinkTiers() {

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "write docs/scenario-reference.md anew")
 const referenceFile = "../docs/scenario-reference.md"
 
 // The reference page is generated from the same metadata that the decoder
-// reads, so it cannot say anything else than the code does.
+// reads, so it cannot differ from the code.
 func TestReferencePageIsCurrent(t *testing.T) {
 	page := referencePage(t)
 	if *update {

@@ -15,8 +15,8 @@ var (
 )
 
 // scan reads the text of a scalar into v, which has the field's type. It
-// checks syntax and units, not the range; but 0, which stands for auto in Go,
-// is not read as auto.
+// checks syntax and units, not the range. It does not accept 0 for auto, although
+// 0 means auto in Go.
 func (f *field) scan(text string, v reflect.Value) error {
 	if f.auto && text == "auto" {
 		v.SetZero()
@@ -88,7 +88,7 @@ func scanInteger(text string, v reflect.Value) error {
 	return nil
 }
 
-// format writes a scalar so that scan reads it back.
+// format writes a scalar in a form that scan reads.
 func (f *field) format(v reflect.Value) string {
 	if f.auto && v.IsZero() {
 		return "auto"
@@ -115,7 +115,7 @@ func (f *field) format(v reflect.Value) string {
 	}
 }
 
-// inRange reports whether the value keeps the field's range; NaN does not.
+// inRange reports whether the value is in the field's range; NaN never is.
 func (f *field) inRange(v reflect.Value) bool {
 	switch {
 	case !f.lo.IsValid() || f.auto && v.IsZero():
@@ -127,7 +127,7 @@ func (f *field) inRange(v reflect.Value) bool {
 	}
 }
 
-// allowed says the range in words.
+// allowed describes the range in words.
 func (f *field) allowed() string {
 	if f.auto {
 		return "auto or " + f.rangeText

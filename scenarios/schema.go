@@ -33,9 +33,9 @@ type schemaNode struct {
 
 // Schema is the JSON Schema of a scenario file, for editors: every key with its
 // meaning, type, range, allowed words and unit spelling, and no other key. It
-// is draft-07, which the YAML language servers read best; it holds no keyword
-// that 2020-12 reads differently. What several keys must fulfil together, and
-// the ranges of quantities with units, only Parse checks.
+// is draft-07, which YAML language servers support best, without keywords
+// that 2020-12 reads differently. Only Parse checks the relations of several keys and
+// the ranges of quantities with units.
 func Schema() ([]byte, error) {
 	top := root().schema(reflect.ValueOf(everyDefault()))
 	top.Schema = "http://json-schema.org/draft-07/schema#"
@@ -160,7 +160,7 @@ func (f *field) unitPattern() string {
 	return `^` + number + ` ?(` + strings.Join(names, "|") + `)$`
 }
 
-// unitHint says range and spelling of a quantity, which a pattern cannot.
+// unitHint gives the range and spelling of a quantity, which a pattern cannot express.
 func (f *field) unitHint() string {
 	example := map[kind]string{kindRate: rateExample, kindBytes: sizeExample, kindDuration: durationExample, kindPerSecond: "4/s"}[f.kind]
 	if example == "" {

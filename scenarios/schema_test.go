@@ -23,7 +23,7 @@ func readSchema(t *testing.T) *schemaNode {
 }
 
 // accepts is the part of a JSON Schema validator that the keywords of
-// schemaNode need. An unknown keyword cannot slip by: Schema can write no other.
+// schemaNode need. It need not find unknown keywords, because Schema cannot write any.
 func (n *schemaNode) accepts(v any) bool {
 	if len(n.AnyOf) > 0 && !slices.ContainsFunc(n.AnyOf, func(s *schemaNode) bool { return s.accepts(v) }) {
 		return false

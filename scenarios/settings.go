@@ -10,9 +10,9 @@ import (
 // file's in the order of errors.
 const settingLine = -1 << 20
 
-// applySetting puts "topology.pods=2" into the tree, making sections on the
-// way. What it puts has a line below 0, by which errors say that it is no line
-// of the file. Elements of lists cannot be set one by one; the list can.
+// applySetting puts "topology.pods=2" into the tree and makes missing sections.
+// The value gets a line below 0, so errors show that it is not a line
+// of the file. A list can be set as a whole, its elements cannot.
 func applySetting(f *faults, tree *yaml.Node, setting string, i int) {
 	line := settingLine + i
 	path, text, ok := strings.Cut(setting, "=")
@@ -51,7 +51,7 @@ func applySetting(f *faults, tree *yaml.Node, setting string, i int) {
 }
 
 // relocate moves a tree to a line. Aliases are left as they are: their targets
-// stand in the same value.
+// are in the same value.
 func relocate(n *yaml.Node, line int) {
 	n.Line = line
 	for _, c := range n.Content {

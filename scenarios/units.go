@@ -14,7 +14,7 @@ import (
 type Bytes int64
 
 // BitsPerSecond is a link or flow rate in bits per second. Text spells it with a
-// unit: 100Gbps, 100Gbit/s, or in bytes: 450GB/s, 3.125GBps (8 bits a byte).
+// unit: 100Gbps, 100Gbit/s, or in bytes: 450GB/s, 3.125GBps (8 bits per byte).
 // JSON carries the plain number.
 type BitsPerSecond int64
 
@@ -39,13 +39,13 @@ var rateUnits = []unit{{"Tbps", tera}, {"Gbps", giga}, {"Mbps", mega}, {"kbps", 
 type RateSpelling struct {
 	// Units are the accepted spellings; case counts.
 	Units []string
-	// BitsPerSecond is what one of them is worth.
+	// BitsPerSecond is the value of one of them.
 	BitsPerSecond int64
 }
 
 // RateSpellings is the table of every accepted unit of a rate. Case counts,
-// since b is a bit and B a byte; only the spelled-out word bit may be all lower
-// case (gbit), as tc writes it.
+// because b is a bit and B a byte; only units with the whole word bit may be all lower
+// case (gbit), as tc writes them.
 func RateSpellings() []RateSpelling {
 	rows := []RateSpelling{
 		{[]string{"bps", "bit/s", "bit"}, 1},
@@ -82,8 +82,8 @@ const (
 )
 
 // ParseBitsPerSecond reads a rate: a plain decimal, at most one space, and one
-// of the units of RateSpellings. The result is exact and above 0. Whatever
-// could be read in two ways is refused, and the error says what to write.
+// of the units of RateSpellings. The result is exact and above 0. An ambiguous
+// text is refused, and the error says what to write.
 func ParseBitsPerSecond(text string) (BitsPerSecond, error) {
 	num, name, err := splitQuantity(text, "a rate", rateExample)
 	if err != nil {
@@ -105,8 +105,8 @@ func ParseBitsPerSecond(text string) (BitsPerSecond, error) {
 	return BitsPerSecond(n), nil
 }
 
-// rateUnitError explains a unit that is not in the table, with a way out for
-// the spellings that people and other tools are known to use.
+// rateUnitError explains a unit that is not in the table. For spellings that
+// people and other tools use, it says what to write instead.
 func rateUnitError(num, name string) error {
 	upper := strings.ToUpper(name[:1])
 	write := func(why, bits, bytes string) error {
@@ -203,7 +203,7 @@ func (r *BitsPerSecond) UnmarshalJSON(data []byte) error {
 
 func unmarshalNumber(data []byte, to *int64, text func([]byte) error) error {
 	if len(data) >= 2 && data[0] == '"' {
-		return text(data[1 : len(data)-1]) // no unit holds a character that JSON escapes, save µ, which no size has
+		return text(data[1 : len(data)-1]) // no unit has a character that JSON escapes, except µ, which no size has
 	}
 	n, err := strconv.ParseInt(string(data), 10, 64)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// maxInstances keeps a plan within what one host can hold namespaces for.
+	// maxInstances keeps a plan within the number of namespaces that one host can hold.
 	maxInstances = 4096
-	// maxRackNICs is what the address plan of a rack holds.
+	// maxRackNICs is the number of addresses of a rack in the address plan.
 	maxRackNICs = 250
-	// traceBlock is the tokens a hash id stands for in a Mooncake trace.
+	// traceBlock is the number of tokens of a hash id in a Mooncake trace.
 	traceBlock = 512
 )
 
-// Validate reports everything that a scenario made or changed in Go breaks:
+// Validate reports all faults of a scenario made or changed in Go:
 // ranges first, then relations. A scenario from Load or Parse needs no further
 // check until it is changed. Values that follow from others (LinkRates from
-// Oversubscription, Streams from TensorParallel) are not updated: to change a
-// scenario as a file would, give settings to Load.
+// Oversubscription, Streams from TensorParallel) are not updated. To change a
+// scenario with its derived values, give settings to Load.
 func (s *Scenario) Validate() error {
 	f := &faults{}
 	s.check(f, false)

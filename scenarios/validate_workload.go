@@ -113,7 +113,7 @@ func (e endpoints) find(name string) int {
 	return -1
 }
 
-// problems says what of a flow this cluster does not have.
+// problems lists the parts of a flow that this cluster does not have.
 func (e endpoints) problems(fl Flow) []flowProblem {
 	var list []flowProblem
 	from, to := e.find(fl.From), e.find(fl.To)

@@ -7,8 +7,8 @@ import (
 )
 
 // viaProblem says why no packet from one instance to another (indices in pod,
-// rack, server order) crosses exactly these switches; "" when it can. Routing
-// takes shortest paths only: up to the first switch that both hosts lie below,
+// rack, server order) crosses exactly these switches; "" when one can. Routing
+// takes shortest paths only: up to the first switch that is above both hosts,
 // and down again over the aggregation switch of the same number.
 func (s *Scenario) viaProblem(from, to int, via []string) string {
 	for _, name := range via {

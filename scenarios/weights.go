@@ -12,14 +12,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Weights is what a file of weights holds (netkvlab tune writes one): the two
-// weights of cla*, and where they come from. Only the weights act; the rest is
-// for people and stays with them.
+// Weights is the content of a file of weights (netkvlab tune writes one): the two
+// weights of cla*, and where they come from. Only the weights have an effect; the rest
+// is for readers and is kept with them.
 type Weights struct {
 	// CacheWeight and LoadWeight are 0..1000, not both 0.
 	CacheWeight float64 `yaml:"cacheWeight"`
 	LoadWeight  float64 `yaml:"loadWeight"`
-	// Scenario is the one they were found on, Metric what was least, TunedOn the seeds
+	// The weights were found on Scenario. Metric is what they minimise, TunedOn the seeds
 	// or the slice of the trace, and Sensitivity how flat the grid is, in words.
 	Scenario    string `yaml:"scenario,omitempty"`
 	Metric      string `yaml:"metric,omitempty"`
@@ -39,7 +39,7 @@ type WeightScore struct {
 }
 
 // ReadWeights reads a file of weights. Unknown keys, a missing weight and
-// weights out of range are errors that begin "file:line:" and are of type Error.
+// weights out of range are errors of type Error that begin "file:line:".
 func ReadWeights(file string) (Weights, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -51,7 +51,7 @@ func ReadWeights(file string) (Weights, error) {
 	return ParseWeights(file, data)
 }
 
-// ParseWeights is ReadWeights from memory; filename is what errors call it.
+// ParseWeights is ReadWeights from memory; filename names it in errors.
 func ParseWeights(filename string, data []byte) (Weights, error) {
 	fault := func(line int, path, format string, args ...any) (Weights, error) {
 		return Weights{}, &Error{File: filename, Line: line, Path: path, Msg: fmt.Sprintf(format, args...)}
@@ -111,7 +111,7 @@ func (w *Weights) Marshal() ([]byte, error) {
 }
 
 // readWeights replaces each policy's file of weights by the weights in it, so
-// that a scenario written down as resolved stands for itself.
+// a resolved scenario needs no other file.
 func (s *Scenario) readWeights() error {
 	var errs []error
 	for i := range s.Policies {

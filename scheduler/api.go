@@ -1,16 +1,16 @@
 // Package scheduler chooses decode instances: Algorithm 1 of the NetKV notes
 // and the rules it is compared with.
 //
-// It is pure and deterministic: no clock, no goroutine, no map iteration order,
+// It is pure and deterministic: no clock, no goroutine, no dependence on map order,
 // and no allocation per decision. The caller owns the cluster state (State) and
 // reports changes as they happen; a Policy reads it. Nothing here knows
 // whether the cluster is real, emulated or simulated, so any Go router can
 // import the package.
 //
 // Instances are dense indices: prefill instances 0..P-1, decode instances
-// 0..D-1. Ties are broken by the request's own TieBreak draw, uniformly among
-// the equal, so that paired runs of two policies meet the same luck. (Round
-// robin has no equals.)
+// 0..D-1. The request's own TieBreak draw breaks ties, uniformly among
+// equal instances, so paired runs of two policies have the same draws. (Round
+// robin has no ties.)
 //
 // Start reading at State, then New for the policies, then netkv.go for the
 // terms of Algorithm 1. The line, equation and section numbers in comments are
@@ -37,9 +37,9 @@ type Oracle struct {
 // Request is what a decision needs to know of a request.
 type Request struct {
 	Prefill int // the prefill instance that holds the KV cache
-	// PromptTokens is l_r, 1 to 2^30-1; a policy finds nobody for a request out of range.
+	// PromptTokens is l_r, 1 to 2^30-1; a policy finds no instance for a request out of range.
 	PromptTokens int
-	// OutputTokens is what memory must also hold; 0 where unknown.
+	// OutputTokens need memory, too; 0 where unknown.
 	OutputTokens int
 	// Blocks identify the prompt's prefix blocks in order.
 	Blocks []uint64
@@ -47,7 +47,7 @@ type Request struct {
 	TieBreak uint64
 }
 
-// Decision is a choice and what it was based on.
+// Decision is a choice and its reasons.
 type Decision struct {
 	Decode int
 	Tier   int

@@ -31,7 +31,7 @@ func pool(tb testing.TB, n int) *scheduler.State {
 	return s
 }
 
-// longPrompt is 1,000 blocks; every second instance holds a start of it, each of another length.
+// longPrompt is 1,000 blocks; every second instance holds leading blocks of it, each another number.
 func longPrompt(s *scheduler.State, n int) *scheduler.Request {
 	r := &scheduler.Request{PromptTokens: 512_000, Blocks: make([]uint64, 1000)}
 	for i := range r.Blocks {

@@ -25,8 +25,8 @@ func (c *chooser) offer(decode int, cost float64) {
 	c.ties = append(c.ties, int32(decode))
 }
 
-// maxTokens bounds a prompt and an output that a decision is asked for, so
-// that no product of tokens and bytes wraps.
+// maxTokens bounds the prompt and the output of a request, so
+// no product of tokens and bytes wraps.
 const maxTokens = math.MaxInt32 / 2
 
 // open matches the prompt against the prefix index and clears the chooser.
@@ -47,14 +47,14 @@ func (s *State) inRange(r *Request) bool {
 // feasible is line 1 of Algorithm 1, m_d >= s_eff(d) + m_min, with the output's
 // KV cache added to s_eff, because an engine reserves both at once. hit is lambda.
 // Held blocks count as present though they may be evictable and so part of
-// m_d: the engine, which knows, has the last word.
+// m_d: the engine knows this and makes the final decision.
 func (s *State) feasible(r *Request, d int) (hit int, ok bool) {
 	l := &s.loads[d]
 	hit = s.tokens(r, int(s.depth[d]))
 	return hit, !l.dead && l.free >= s.need(r, hit)+s.o.MinFreeBytes
 }
 
-// decide picks uniformly among the equal by the request's own draw.
+// decide picks uniformly among equal candidates by the request's own draw.
 func (s *State) decide(r *Request) (Decision, bool) {
 	k := uint64(len(s.scratch.ties))
 	if k == 0 {

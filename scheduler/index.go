@@ -5,11 +5,11 @@ import "math/bits"
 // index knows which decode instances hold which prefix blocks.
 //
 // Blocks live in a flat open-addressing table (linear probing, deletion by
-// shifting back, at most half full); each has a row of bits, one a decode
+// shifting back, at most half full). Each has a row of bits, one per decode
 // instance. A prompt is matched in one walk: the set of instances that hold
-// all blocks so far is intersected with the next block's row, and whoever drops
-// out has found its exact match length. The walk costs one probe a block and
-// one visit an instance, and allocates nothing.
+// all blocks so far is intersected with the next block's row. When an instance
+// leaves the set, its exact match length is known. The walk costs one probe per
+// block and one visit per instance, and allocates nothing.
 type index struct {
 	words int // of a row
 	keys  []uint64
@@ -45,8 +45,8 @@ func (x *index) resize(slots int) {
 	}
 }
 
-// home spreads keys over the table, whatever their pattern: sequential ids and
-// hashes alike (the finalizer of splitmix64).
+// home spreads keys over the table, sequential ids as well as
+// hashes (the finalizer of splitmix64).
 func (x *index) home(key uint64) int {
 	key ^= key >> 30
 	key *= 0xbf58476d1ce4e5b9
@@ -72,7 +72,7 @@ func (x *index) row(n uint32) []uint64 {
 	return x.bits[at : at+x.words]
 }
 
-// add says that a decode instance holds the block. Saying it twice changes nothing.
+// add records that a decode instance holds the block. A second call changes nothing.
 func (x *index) add(decode int, key uint64) {
 	i := x.find(key)
 	if x.rows[i] == 0 {
@@ -104,14 +104,14 @@ func (x *index) newRow() uint32 {
 	return uint32(len(x.count))
 }
 
-// remove says that a decode instance no longer holds the block. What it did not hold is ignored.
+// remove records that a decode instance no longer holds the block. It ignores a block that it did not hold.
 func (x *index) remove(decode int, key uint64) {
 	if i := x.find(key); x.rows[i] != 0 {
 		x.clear(decode, i)
 	}
 }
 
-// clear takes the instance's bit from the slot, and the slot away when nobody is left; it reports the latter.
+// clear removes the instance's bit from the slot. It removes the slot, and returns true, when no instance is left.
 func (x *index) clear(decode, i int) bool {
 	n := x.rows[i]
 	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
@@ -200,7 +200,7 @@ func (x *index) match(blocks []uint64, depth []int32) {
 	x.drop(live, int32(len(blocks)), depth)
 }
 
-// drop gives all that still match their length.
+// drop records the match length of all instances that still match.
 func (x *index) drop(live []int32, length int32, depth []int32) {
 	for _, w := range live {
 		for set := x.alive[w]; set != 0; set &= set - 1 {

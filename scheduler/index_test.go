@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// model is the obvious index: a set of blocks for each instance.
+// model is the simple index: a set of blocks per instance.
 type model []map[uint64]bool
 
 func newModel(n int) model {

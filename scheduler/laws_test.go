@@ -10,7 +10,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// Among equals every policy but rr draws uniformly by TieBreak.
+// Among equal instances every policy but rr draws uniformly by TieBreak.
 func TestTiesFallOnAll(t *testing.T) {
 	t.Parallel()
 	for _, name := range scheduler.Names() {
@@ -26,8 +26,8 @@ func TestTiesFallOnAll(t *testing.T) {
 	}
 }
 
-// 40 requests at one instant over 8 equal idle instances: what is assigned and
-// has not arrived counts at once, so load-aware rules spread them evenly.
+// 40 requests at one instant over 8 equal idle instances: assigned requests that
+// have not arrived count at once, so load-aware rules spread them evenly.
 func TestABurstDoesNotHerd(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"rr", "least-loaded", "cla", "llmd", "dynamo", "sglang"} {
@@ -145,7 +145,7 @@ func TestCongestionNeverAttracts(t *testing.T) {
 	assert.Positive(t, moved, "congestion drives some away")
 }
 
-// Where only the transfer costs time, doubling all rates halves every cost and moves no choice.
+// Where only the transfer costs time, doubling all rates halves every cost and changes no choice.
 func TestDoublingAllRatesMovesNoChoice(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"netkv-topo", "netkv-static", "netkv-full"} {

@@ -11,7 +11,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// gbps converts Gbit/s to bytes a second.
+// gbps converts Gbit/s to bytes per second.
 func gbps(v float64) float64 { return v * 1e9 / 8 }
 
 // options is one prefill instance that meets one decode instance on each of the
@@ -66,7 +66,7 @@ func hold(tb testing.TB, s *scheduler.State, decode, tier, n int) {
 	}
 }
 
-// Check 1 of the notes' section 4: 2 x 80 layers x 8 KV heads x 128 x 2 bytes = 327,680 bytes a token.
+// Check 1 of the notes' section 4: 2 x 80 layers x 8 KV heads x 128 x 2 bytes = 327,680 bytes per token.
 func TestMinimumCheck1Dimension(t *testing.T) {
 	t.Parallel()
 	const layers, heads, dim, width = 80, 8, 128, 2
@@ -130,7 +130,7 @@ func TestMinimumCheck3Proposition1(t *testing.T) {
 	}
 }
 
-// Check 4: at 4:1 and c = 0.3 the ranking survives an error of up to 0.42 in each value and no more.
+// Check 4: at 4:1 and c = 0.3 the ranking tolerates an error of up to 0.42 in each value and no more.
 func TestMinimumCheck4Proposition2(t *testing.T) {
 	t.Parallel()
 	const b1, b3, c = 4.0, 1.0, 0.3

@@ -1,6 +1,6 @@
 package scheduler
 
-// Awareness is how much of the network the NetKV cost sees: the steps of the
+// Awareness is how much of the network the NetKV cost uses: the steps of the
 // notes' ablation (section 5, Table IV).
 type Awareness uint8
 
@@ -8,9 +8,9 @@ type Awareness uint8
 const (
 	// TierMap: static bandwidth and latency of the tier; c = 0, n = 0.
 	TierMap Awareness = iota
-	// SelfContention: and the prefill's own transfers in flight; c = 0.
+	// SelfContention: also the prefill's own transfers in flight; c = 0.
 	SelfContention
-	// Congestion: and the measured congestion. This is Algorithm 1.
+	// Congestion: also the measured congestion. This is Algorithm 1.
 	Congestion
 )
 
@@ -29,8 +29,8 @@ type Terms struct {
 // Cost is C(d) in seconds (line 10, Eq. 5).
 func (t Terms) Cost() float64 { return t.Transfer + t.Queue + t.Decode }
 
-// Estimate returns the terms for one candidate, to show why a decision fell as
-// it did. Feasibility is not part of it. False: an index or the request is out of range.
+// Estimate returns the terms for one candidate, to explain a decision.
+// It does not check feasibility. False: an index or the request is out of range.
 func (s *State) Estimate(r *Request, decode int, a Awareness) (Terms, bool) {
 	if !s.hasDecode(decode) || !s.inRange(r) {
 		return Terms{}, false
@@ -85,7 +85,7 @@ func (p *netkv) Pick(r *Request, s *State) (Decision, bool) {
 	if !s.open(r) {
 		return Decision{}, false
 	}
-	var bandwidth, latency [Tiers]float64 // all that depends on the tier alone
+	var bandwidth, latency [Tiers]float64 // the parts that depend on the tier alone
 	for t := range Tiers {
 		bandwidth[t] = s.bandwidth(r.Prefill, t, p.a)
 		latency[t] = s.o.Oracle.Latency[t].Seconds()

@@ -14,7 +14,7 @@ const maxInstances = 1 << 20
 type Options struct {
 	// Prefills and Decodes are the sizes of the pools, 1 to 2^20 each.
 	Prefills, Decodes int
-	// MaxBatch is beta_max, the sequences one decode iteration serves; 1 or more.
+	// MaxBatch is beta_max, the sequences that one decode iteration serves; 1 or more.
 	MaxBatch int
 	// BlockTokens is the tokens of a prefix block, 1 or more.
 	BlockTokens int
@@ -27,13 +27,13 @@ type Options struct {
 	// DecodeBase and DecodePerSequence, 0 to an hour each, give t_iter(b) = base + perSequence x b.
 	DecodeBase, DecodePerSequence time.Duration
 	// DecodePerContextTokenNs, finite and 0 or more, adds the reading of the
-	// context to t_iter: nanoseconds for each prompt token in the batch. 0 is the paper's t_iter(b).
+	// context to t_iter: nanoseconds per prompt token in the batch. 0 is the paper's t_iter(b).
 	DecodePerContextTokenNs float64
 	// InFlightCap bounds n in Eq. 4, 1 or more. The paper's default is 16.
 	InFlightCap int
-	// Separation says that congestion excludes the cluster's own KV traffic
-	// (told apart by DSCP class). Where it does not, false makes n = 0 in every
-	// cost, as the notes' section 7 asks: congestion holds everything.
+	// Separation means that congestion excludes the cluster's own KV traffic
+	// (separated by DSCP class). Otherwise congestion contains all traffic; then false
+	// makes n = 0 in every cost, as the notes' section 7 asks.
 	Separation bool
 	// Oracle has the static maps and the first congestion values. NewState
 	// copies it.

@@ -13,8 +13,8 @@ type PolicyOptions struct {
 	CacheWeight, LoadWeight float64
 }
 
-// table lists the policies in the order in which documents list them: the
-// blind, the cache- and load-aware, the production rules, NetKV.
+// table lists the policies in the order of the documents: those that ignore the cluster's
+// state, those aware of cache and load, the production rules, NetKV.
 var table = []struct {
 	name string
 	make func(name string, o PolicyOptions) (Policy, error)
@@ -45,8 +45,8 @@ func Names() []string {
 }
 
 // New returns a policy by name. All of them choose among the instances that
-// are alive and have the memory (line 1 of Algorithm 1), and draw among equals
-// by Request.TieBreak:
+// are alive and have enough memory (line 1 of Algorithm 1), and draw among equal
+// instances by Request.TieBreak:
 //
 //	random         any
 //	rr             each in turn
@@ -60,12 +60,12 @@ func Names() []string {
 //	sglang         cache_aware of SGLang's gateway: thresholds 0.3, 64, 1.5
 //	dynamo         lowest number of active decode blocks (Dynamo's decode router)
 //	netkv-topo     Algorithm 1 with the static tier map only (c = 0, n = 0)
-//	netkv-static   and self-contention (c = 0)
+//	netkv-static   the same with self-contention (c = 0)
 //	netkv-full     Algorithm 1
 //
 // Decision.Cost is C(d) in seconds for the last three, the count that
 // least-loaded and dynamo minimise, minus the score for those that maximise
-// one, and 0 for random and rr. An unknown name's error lists the known.
+// one, and 0 for random and rr. The error for an unknown name lists the known names.
 func New(name string, o PolicyOptions) (Policy, error) {
 	for _, t := range table {
 		if t.name == name {

@@ -1,7 +1,7 @@
 package scheduler
 
 // llmd is a profile of llm-d's inference scheduler: a sum of weights times
-// scores in [0,1], not normalised; the highest wins, equals are drawn. The
+// scores in [0,1], not normalised. The highest wins, and a draw decides among equal ones. The
 // scorers are prefix-cache-scorer, queue-scorer, kv-cache-utilization-scorer
 // and, from the later llm-d-router, topology-affinity-scorer.
 type llmd struct {
@@ -10,7 +10,7 @@ type llmd struct {
 }
 
 // affinity is topology-affinity-scorer's score of the same host, rack, zone
-// and region; our pod stands for the zone.
+// and region; our pod corresponds to the zone.
 var affinity = [Tiers]float64{1.00, 0.20, 0.05, 0.02}
 
 func (p *llmd) Name() string { return p.name }
@@ -27,7 +27,7 @@ func (p *llmd) Pick(r *Request, s *State) (Decision, bool) {
 		if _, ok := s.feasible(r, d); !ok {
 			continue
 		}
-		queue := 1.0 // queue-scorer: (max-q)/(max-min), 1 for all when equal
+		queue := 1.0 // queue-scorer: (max-q)/(max-min), 1 for all when they are equal
 		if high > low {
 			queue = float64(high-s.loads[d].queued) / float64(high-low)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/netkvlab/netkvlab/scheduler"
 )
 
-// world is a State and, beside it, the plain facts that it was told.
+// world is a State and, beside it, the plain facts reported to it.
 type world struct {
 	o          scheduler.Options
 	s          *scheduler.State
@@ -154,7 +154,7 @@ func (w *world) algorithm1(r *scheduler.Request, d int, useN, useC bool) float64
 	return xfer + queue + w.seconds(w.batch[d]+1, w.context[d]+r.PromptTokens)
 }
 
-// view is what a request meets: the feasible instances and their figures.
+// view is what a request can choose from: the feasible instances and their figures.
 type view struct {
 	r                   *scheduler.Request
 	among               []int
@@ -170,7 +170,7 @@ func (w *world) view(r *scheduler.Request) view {
 	return v
 }
 
-// score is the obvious form of each policy: lower is better.
+// score is the simple form of each policy: lower is better.
 func (w *world) score(name string, v view, d int) float64 {
 	r := v.r
 	n, hit := w.hit(r, d)
@@ -234,7 +234,7 @@ func (w *world) ties(name string, r *scheduler.Request) []int {
 	return ties
 }
 
-// pick takes the k-th of the equal, k = TieBreak mod their number.
+// pick takes the k-th of the equal instances, k = TieBreak mod their number.
 func (w *world) pick(name string, r *scheduler.Request) (int, bool) {
 	ties := w.ties(name, r)
 	if len(ties) == 0 {
@@ -243,7 +243,7 @@ func (w *world) pick(name string, r *scheduler.Request) (int, bool) {
 	return ties[r.TieBreak%uint64(len(ties))], true
 }
 
-// Every policy chooses what its obvious form chooses, in 200 random clusters.
+// Every policy chooses what its simple form chooses, in 200 random clusters.
 func TestPoliciesEqualTheirObviousForm(t *testing.T) {
 	t.Parallel()
 	for _, name := range scheduler.Names() {

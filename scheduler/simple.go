@@ -20,7 +20,7 @@ func (p *byCost) Pick(r *Request, s *State) (Decision, bool) {
 	return s.decide(r)
 }
 
-// random makes all feasible instances equal: the request's draw decides.
+// random gives all feasible instances the same cost, so the request's draw decides.
 func random(*State, *Request, int, int) float64 { return 0 }
 
 // leastLoaded counts the requests that an instance has, assigned or in its

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// maxCongestion is where congestion is clamped: a tier that telemetry calls
-// full still moves something, and no cost becomes infinite.
+// maxCongestion is the largest congestion: a tier that telemetry reports as
+// full still moves some bytes, and no cost becomes infinite.
 const maxCongestion = 0.99
 
 // State mirrors the cluster for the policies: load, memory and prefix cache of
@@ -17,19 +17,19 @@ const maxCongestion = 0.99
 //	TransferEnded  its transfer completed or failed
 //	Admitted       the request joined the decode batch
 //	Finished       it left the batch: last token, or cancelled there
-//	Arrived        a request of which there was no Begin here has shown up: another scheduler's
-//	Abandoned      it was given up before it joined the batch
+//	Arrived        a request that never began here was reported: another scheduler's
+//	Abandoned      the request ended before it joined the batch
 //	SetFree, Stored, Evicted, SetAlive, SetCongestion  reports from engines and operator
 //
 // q_d counts every request that was assigned to d and is not in its batch: those
 // that wait there, and those whose KV cache is still on its way. An engine's own
-// queue length does not know the latter; a router that used it would send a
-// burst of requests to one instance until the first bytes arrive there (the
-// herding seen in ai-dynamo/dynamo#589). The memory of an assigned request is
-// booked at once for the same reason.
+// queue length does not contain the latter; a router that used it would send a
+// burst of requests to one instance until the first bytes arrive there (seen in
+// ai-dynamo/dynamo#589). For the same reason the memory of an assigned request is
+// reserved at once.
 //
-// Methods that report return false, and change nothing, when an index is out
-// of range or there is nothing to take back: counters never go below 0, and a
+// Methods that report a change return false, and change nothing, when an index is out
+// of range or a counter is 0 already: counters never go below 0, and a
 // caller that counts twice can notice. A State is not safe for concurrent use.
 type State struct {
 	o        Options
@@ -40,7 +40,7 @@ type State struct {
 	scratch  chooser
 }
 
-// load is what is known of one decode instance.
+// load is what is known about one decode instance.
 type load struct {
 	queued  int   // q_d
 	batch   int   // beta_d
@@ -83,9 +83,9 @@ func (s *State) SetCongestion(c [Tiers]float64) {
 	}
 }
 
-// Begin books a decision: one transfer in flight from r.Prefill on d.Tier
+// Begin records a decision: one transfer in flight from r.Prefill on d.Tier
 // (line 12 of Algorithm 1; the cap applies where n is used, so counters stay
-// exact), one place in d.Decode's queue, and the memory the reservation will
+// exact), one place in d.Decode's queue, and the memory that the reservation will
 // take, until the engine's next report through SetFree.
 func (s *State) Begin(r *Request, d Decision) bool {
 	if !s.hasDecode(d.Decode) || !s.inRange(r) || d.Tier < 0 || d.Tier >= Tiers {
@@ -100,8 +100,8 @@ func (s *State) Begin(r *Request, d Decision) bool {
 }
 
 // TransferEnded releases the in-flight counter of a transfer that completed or
-// failed; false when none is in flight. The decode instance is asked for so
-// that a caller's mistake shows; the counter is per prefill and tier.
+// failed; false when none is in flight. It takes the decode instance only to
+// detect a caller's mistake; the counter is per prefill and tier.
 func (s *State) TransferEnded(prefill, decode, tier int) bool {
 	if !s.hasDecode(decode) || s.InFlight(tier, prefill) == 0 {
 		return false
@@ -110,7 +110,7 @@ func (s *State) TransferEnded(prefill, decode, tier int) bool {
 	return true
 }
 
-// Admitted moves a request from the queue of a decode instance to its batch.
+// Admitted moves a request from the queue of a decode instance to the instance's batch.
 // promptTokens is the request's PromptTokens here and in the three methods below.
 func (s *State) Admitted(decode, promptTokens int) bool {
 	if !s.hasDecode(decode) || s.loads[decode].queued == 0 {
@@ -123,7 +123,7 @@ func (s *State) Admitted(decode, promptTokens int) bool {
 	return true
 }
 
-// Finished takes a request out of the batch, whether it has all its tokens or not.
+// Finished removes a request from the batch, whether it has all its tokens or not.
 func (s *State) Finished(decode, promptTokens int) bool {
 	if !s.hasDecode(decode) || s.loads[decode].batch == 0 {
 		return false
@@ -135,7 +135,7 @@ func (s *State) Finished(decode, promptTokens int) bool {
 	return true
 }
 
-// Abandoned takes a request that never joined the batch out of the queue.
+// Abandoned removes a request that never joined the batch from the queue.
 func (s *State) Abandoned(decode, promptTokens int) bool {
 	if !s.hasDecode(decode) || s.loads[decode].queued == 0 {
 		return false
@@ -147,8 +147,8 @@ func (s *State) Abandoned(decode, promptTokens int) bool {
 }
 
 // Arrived puts a request that this scheduler did not place in a decode instance's queue:
-// another one sends there too, and the instance now reports the request as waiting.
-// From here on it is told of like the scheduler's own: Admitted, Finished, Abandoned.
+// another scheduler sends there too, and the instance now reports the request as waiting.
+// From then on report it like the scheduler's own: Admitted, Finished, Abandoned.
 func (s *State) Arrived(decode, promptTokens int) bool {
 	if !s.hasDecode(decode) {
 		return false
@@ -161,8 +161,8 @@ func (s *State) Arrived(decode, promptTokens int) bool {
 
 // SetFree mirrors the engine's report of its free memory in bytes, evictable
 // cache included, clamped to 0 up to MemoryBytes. It replaces what Begin
-// booked: a report that was sent before the reservation reached the engine
-// overstates m_d for that long. The engine's answer to the reservation is what counts.
+// reserved. A report that was sent before the reservation reached the engine
+// overstates m_d until the next one; the engine's answer to the reservation decides.
 func (s *State) SetFree(decode int, bytes int64) bool {
 	if !s.hasDecode(decode) {
 		return false
@@ -171,9 +171,9 @@ func (s *State) SetFree(decode int, bytes int64) bool {
 	return true
 }
 
-// SetAlive excludes a lost decode instance from every choice (false) or takes
-// it back (true). Losing it empties its prefix cache; its requests must still
-// be taken back one by one, as they are each known to the caller.
+// SetAlive excludes a lost decode instance from every choice (false) or includes
+// it again (true). false empties its prefix cache. The caller, which knows the
+// instance's requests, must still report the end of each.
 func (s *State) SetAlive(decode int, alive bool) bool {
 	if !s.hasDecode(decode) {
 		return false
@@ -185,7 +185,7 @@ func (s *State) SetAlive(decode int, alive bool) bool {
 	return true
 }
 
-// Stored says that a decode instance holds blocks in its prefix cache. Saying it twice changes nothing.
+// Stored records that a decode instance holds blocks in its prefix cache. A second call changes nothing.
 func (s *State) Stored(decode int, blocks []uint64) bool {
 	if !s.hasDecode(decode) {
 		return false
@@ -196,7 +196,7 @@ func (s *State) Stored(decode int, blocks []uint64) bool {
 	return true
 }
 
-// Evicted says that a decode instance no longer holds blocks. What it did not hold is ignored.
+// Evicted records that a decode instance no longer holds blocks. It ignores blocks that it did not hold.
 func (s *State) Evicted(decode int, blocks []uint64) bool {
 	if !s.hasDecode(decode) {
 		return false
@@ -248,15 +248,15 @@ func (s *State) need(r *Request, hitTokens int) int64 {
 }
 
 // Usable returns the KV memory of a decode instance in whole blocks, in bytes: what
-// one that is idle can give.
+// an idle instance can give.
 func (s *State) Usable() int64 {
 	block := int64(s.o.BlockTokens) * s.o.KVBytesPerToken
 	return s.o.MemoryBytes / block * block
 }
 
 // Footprint returns what a request takes of an instance's memory, in bytes: prompt
-// and output, each in whole blocks, whether the cache holds some of them or not. One that is larger than Usable
-// fits nowhere, however long it waits.
+// and output, each in whole blocks, whether the cache holds some of them or not. A request
+// that is larger than Usable never fits.
 func (s *State) Footprint(r *Request) int64 {
 	return (s.blocksFor(r.PromptTokens) + s.blocksFor(r.OutputTokens)) * int64(s.o.BlockTokens) * s.o.KVBytesPerToken
 }

@@ -50,7 +50,7 @@ func TestNewStateNamesTheField(t *testing.T) {
 	require.NoError(t, err, "tiers that no pair has need no bandwidth")
 }
 
-// Counters are never negative, whatever is reported, and come back to where they were.
+// Counters are never negative, for all reports, and return to their first values.
 func TestCountersNeverNegative(t *testing.T) {
 	t.Parallel()
 	s := mustState(t, options(2, 3, 3))

@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Installs what netkvlab needs on Debian or Ubuntu, and nothing that is already
-# there: a second run changes nothing. It never asks a question. Run it as root or
-# as a user who may sudo.
-#
-# What is needed stands in scripts/commands.txt.
+# installed: a second run changes nothing. It never asks a question. Run it as root or
+# as a user who may use sudo. scripts/commands.txt lists what is needed.
 #
 #   scripts/deps.sh                what building, running and testing need
 #   scripts/deps.sh --with-docker  Docker too (only `--runtime docker` and its tests want it)
@@ -11,11 +9,11 @@
 #   scripts/deps.sh --print-go     print the go command that can build this module, or "go"
 #
 # Go: any `go` in PATH or /usr/local/go that can build this module is used as it is,
-# also one that will upgrade itself (Go 1.21 or newer, GOTOOLCHAIN not "local").
-# Otherwise the toolchain that go.mod asks for is fetched as the module
-# golang.org/toolchain, which is what a Go that upgrades itself does, checked against
-# Go's checksum database, and laid in /usr/local/lib/netkvlab/go, in nobody's way. An
-# older Go fetches it; the distribution's will do.
+# also one that upgrades itself (Go 1.21 or newer, GOTOOLCHAIN not "local").
+# Otherwise an older Go, such as the distribution's, fetches the toolchain that go.mod
+# asks for, as the module golang.org/toolchain. A Go that upgrades itself does the same.
+# The module is checked against Go's checksum database and put into
+# /usr/local/lib/netkvlab/go, where it replaces no other Go.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -48,7 +46,7 @@ has() { PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null; }
 # go_version CMD prints 1.26.0 for go1.26.0, as that command answers with no upgrade.
 go_version() { (cd / && GOTOOLCHAIN=local "$1" env GOVERSION 2>/dev/null | sed 's/^go//; s/[^0-9.].*//'); }
 
-# good_go prints the first go that builds this module, upgrading itself if need be.
+# good_go prints the first go that builds this module, if necessary after an upgrade of itself.
 good_go() {
   local cmd version wanted upgrade=
   wanted=$(wanted_go)
@@ -97,7 +95,7 @@ apt_install() {
     die "apt-get could not install: $*"
 }
 
-# fetch_go uses an older go to download the toolchain of go.mod and lays it in $goroot.
+# fetch_go uses an older go to download the toolchain of go.mod and puts it into $goroot.
 fetch_go() {
   local old=$1 version arch module work dir
   version=$(wanted_go)
@@ -118,7 +116,7 @@ fetch_go() {
   # Module zips carry no file modes.
   find "$dir/bin" "$dir/pkg/tool" -type f -exec chmod 0755 {} +
   say "installing go $version in $goroot"
-  # The folder is this script's own: an older toolchain in it makes way.
+  # The folder belongs to this script, so it replaces an older toolchain there.
   as_root mkdir -p "$(dirname "$goroot")"
   as_root rm -rf "$goroot.new" "$goroot"
   as_root cp -r "$dir" "$goroot.new"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A Docker engine for the tests, where none answers and one is installed.
+# Starts a Docker engine for the tests, where one is installed and none answers.
 #
-#   scripts/docker.sh start DIR   start one with all it has in DIR, and print its DOCKER_HOST;
+#   scripts/docker.sh start DIR   start an engine that keeps all its files in DIR, and print its DOCKER_HOST;
 #                                 print nothing where an engine answers already or none is installed
 #   scripts/docker.sh stop DIR    stop what start has started in DIR, and nothing else
 #
@@ -57,7 +57,7 @@ stop() {
     [ -e "/proc/$pid" ] || break
     sleep 0.1
   done
-  # What an engine has mounted below its folder would keep that from being deleted.
+  # While the engine's mounts exist below its folder, the folder cannot be deleted.
   awk '{ print $5 }' /proc/self/mountinfo | grep "^$dir/" | sort -r | while read -r mount; do
     as_root umount -l "$mount"
   done || true

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
-# Runs the tests in lanes and reports on all of them at the end.
+# Runs the tests in lanes and prints one report at the end.
 #
 #   scripts/test.sh LANE...     of: unit kernel timing e2e
 #
 #   unit    packages whose tests need no root; race detector, packages in parallel
 #   kernel  packages whose tests make namespaces; root, race detector, one at a time
 #   timing  the tests that measure rates and times: those in files that say
-#           //go:build !race. Root, no race detector, one at a time, since the race
-#           detector and a neighbour on the CPU would be measured too
-#   e2e     packages below test/: they drive bin/netkvlab as a user would. Root
+#           //go:build !race. Root, no race detector, one at a time, because the race
+#           detector and other tests on the CPU would change the result
+#   e2e     packages below test/: they run bin/netkvlab as a user would. Root
 #
-# Which package belongs to which lane is found in its files (tools/testreport), so no
-# list can go stale. The module of tools/ is tested in the same lanes. As another user than root, the test binaries of the last three
-# run through sudo and the build cache stays yours.
+# The files of a package decide its lane (tools/testreport); there is no list to maintain.
+# The module of tools/ is tested in the same lanes. If you are not root, the test binaries
+# of the last three lanes run through sudo, and the build cache still belongs to you.
 #
-# The e2e lane also tests labs of containers: where no Docker engine answers and one is
-# installed, one is started for it and stopped at the end (scripts/docker.sh).
+# The e2e lane also tests labs of containers. If no Docker engine answers and one is
+# installed, the lane starts its own and stops it at the end (scripts/docker.sh).
 #
 # With CI=true a skip needs a line in test/allowed-skips.txt, and each test named in
-# test/must-run.txt must have passed. NETKVLAB_MUST names features that the tests may
-# not miss. TESTFLAGS is passed on to go test.
+# test/must-run.txt must have passed. NETKVLAB_MUST names features that this kernel must
+# have: a test that misses one fails. TESTFLAGS is passed on to go test.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -33,14 +33,14 @@ PATH="$(dirname "$(command -v "$go")"):$PATH"
 
 work=$(mktemp -d)
 trap 'scripts/docker.sh stop "$work/docker"; rm -rf "$work"' EXIT
-# What has no race detector is compiled with the flags of `make build`, so only once.
+# Without the race detector, packages have the flags of `make build`, so they are compiled once.
 GOFLAGS="$("$go" env GOFLAGS) -trimpath"
 export GOFLAGS CGO_ENABLED=0
 "$go" build -C tools -o "$work/testreport" ./testreport
 
 run_root=()
 if [ "$(id -u)" -ne 0 ]; then
-  # sudo resets PATH whatever it is told to keep.
+  # sudo resets PATH even with --preserve-env.
   run_root=(-exec "sudo --preserve-env=CI,NETKVLAB_MUST,DOCKER_HOST env PATH=$PATH")
 fi
 read -r -a extra <<<"${TESTFLAGS:-}"
@@ -76,8 +76,8 @@ test_module() {
   [ "$rc" -eq 0 ] || failed=yes
 }
 
-# Lanes that make labs measure them too: one at a time on a machine. The lock ends with
-# this script; what it starts does not inherit it.
+# Lanes that make labs also measure them, so only one may run on a machine. The lock ends
+# with this script; programs that the script starts do not inherit it.
 alone() {
   exec {lock}>"${XDG_RUNTIME_DIR:-/tmp}/netkvlab-tests.$(id -u).lock"
   if ! flock --nonblock "$lock"; then

@@ -9,7 +9,7 @@ import "github.com/netkvlab/netkvlab/scenarios"
 const gbps scenarios.BitsPerSecond = 1_000_000_000
 
 // KAry is the classic fat tree of k-port switches without oversubscription:
-// k pods of k/2 racks and k/2 aggregation switches, k/2 hosts a rack, (k/2)^2
+// k pods of k/2 racks and k/2 aggregation switches, k/2 hosts per rack, (k/2)^2
 // cores, every link 100 Gbps. k must be even and at least 2. KAry(8) has 128
 // hosts, 80 switches and 384 links.
 func KAry(k int) *scenarios.Scenario {
@@ -59,7 +59,7 @@ func Paper64Background() *scenarios.Scenario {
 	return s
 }
 
-// Rail64 is Paper64 with one NIC a GPU: four NICs of 25 Gbps an instance.
+// Rail64 is Paper64 with one NIC per GPU: four NICs of 25 Gbps per instance.
 func Rail64() *scenarios.Scenario {
 	s := Paper64()
 	s.Name = "rail-64gpu"

@@ -23,7 +23,7 @@ type Fabric struct {
 	plan     *fabric.Plan
 	ns       []namespace // by NodeID
 	features Features
-	// foresight is what is known of the switches' way to choose.
+	// foresight records for which routes the switches' choice can be computed.
 	foresight foresight
 }
 
@@ -33,7 +33,7 @@ func (f *Fabric) Lab() string { return f.lab }
 // Plan is what the fabric was made from.
 func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 
-// Features tells what the kernel lacked.
+// Features says which optional features the kernel has.
 func (f *Fabric) Features() Features { return f.features }
 
 func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
@@ -44,9 +44,9 @@ func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
 	return f
 }
 
-// Apply makes a plan real under a lab's name. Unless it returns nil, the host
-// is as it was before. It fails with an *InUseError when a name is taken, and
-// with the context's error, after undoing what it made, when that is cancelled.
+// Apply builds a plan in the kernel under a lab's name. When it returns an error, the
+// host is as it was before. It fails with an *InUseError when a name is taken. When the
+// context is cancelled, it undoes what it made and returns the context's error.
 func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
 	if err := checkLab(lab); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 		return f, nil
 	}
 	if cause := ctx.Err(); cause != nil {
-		err = cause // cancellation outranks the errors it caused
+		err = cause // the cancellation caused the other errors
 	}
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
@@ -90,7 +90,7 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 	return nil, err
 }
 
-// build makes everything, in the order that costs least: links need both
+// build makes everything in the fastest order: links need both
 // namespaces, shaping must precede raising (replacing the qdisc of a raised
 // link costs a grace period), routes need both ends up.
 func (f *Fabric) build(ctx context.Context, opt Options) error {
@@ -148,9 +148,9 @@ func (f *Fabric) routesOf(b *rtnl.Batch, n *fabric.Node) {
 	}
 }
 
-// awaitCarrier waits until every port carries: the end raised first gets its
-// carrier, and with it its qdisc, from a kernel worker a moment later, and
-// until then drops all it is given.
+// awaitCarrier waits until every port has its carrier. The end that is raised first gets
+// its carrier, and with it its qdisc, a moment later from a kernel worker. Until then
+// it drops every packet.
 func (f *Fabric) awaitCarrier(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, carrierTime, errNoCarrier)
 	defer cancel()
@@ -174,7 +174,7 @@ func (f *Fabric) awaitCarrier(ctx context.Context) error {
 	return nil
 }
 
-// carrierTime is how long news of all carriers may take: a millisecond, as a rule.
+// carrierTime is how long all carrier events may take; usually they take a millisecond.
 const carrierTime = 10 * time.Second
 
 var errNoCarrier = errors.New("the kernel does not report a carrier on every port")
@@ -182,10 +182,10 @@ var errNoCarrier = errors.New("the kernel does not report a carrier on every por
 // operUp is IF_OPER_UP of linux/if.h.
 const operUp = 6
 
-// carrying counts the ports of a node that can send. Each is asked for by itself: then
-// the kernel (6.9 or newer) first handles the news of its carrier if that still waits. Its
-// worker takes 100 to 200 a second once more are waiting than it takes at a time, so that
-// a host with little CPU to spare would wait ten seconds for a fabric of 1800 ports.
+// carrying counts the ports of a node that can send. It asks for each port separately,
+// because RTM_GETLINK first flushes a pending carrier event (Linux 6.9 and later). The
+// kernel's worker handles 100 to 200 events per second once more are waiting than it takes
+// at a time, so a busy host would wait ten seconds for a fabric of 1800 ports.
 func (f *Fabric) carrying(node fabric.NodeID) (n int, err error) {
 	var b rtnl.Batch
 	for _, port := range f.plan.Ports[node] {
@@ -200,7 +200,7 @@ func (f *Fabric) carrying(node fabric.NodeID) (n int, err error) {
 	return n, err
 }
 
-// Close lets go of the fabric and leaves it standing.
+// Close frees the descriptors and leaves the fabric standing.
 func (f *Fabric) Close() error {
 	for i := range f.ns {
 		f.ns[i].close()

@@ -20,9 +20,9 @@ import (
 )
 
 // A fabric and the same objects made by iproute2 in batches, alternating, so
-// that both meet the same neighbours. up-s and gone-s are ours; gone is when
-// nothing is left, the kernel's own work on the links included. x-up and
-// x-gone are how many times longer the batches take to the same points.
+// that both meet the same other load. up-s and gone-s are the fabric's; gone is when
+// nothing is left, including the kernel's own work on the links. x-up and
+// x-gone are how many times longer the batches take.
 func benchFabric(b *testing.B, s *scenarios.Scenario) {
 	ktest.NeedFabric(b)
 	name, plan := lab(b, "bench"), mustPlan(b, s, 400)
@@ -113,8 +113,8 @@ func BenchmarkPathPorts(b *testing.B) {
 	}
 }
 
-// batches is the same fabric as scripts for iproute2: one process a step for
-// namespaces and links, one a namespace and step for the rest.
+// batches is the same fabric as scripts for iproute2: one process per step for
+// namespaces and links, one per namespace and step for the rest.
 type batches struct {
 	names, add, del []string
 	links           string

@@ -12,9 +12,9 @@ import (
 )
 
 // Counters reads the egress counters of every port, in plan order: node by
-// node, port by port. A dump takes some 30 us a node. All counters of one node
-// are from one instant, those of different nodes are not. A port whose qdisc
-// is gone is an error that names it.
+// node, port by port. A dump takes about 30 us per node. All counters of one node
+// are from one instant, those of different nodes are not. It is an error, which names
+// the port, if a port's qdisc is gone.
 func (f *Fabric) Counters() ([]PortCounters, error) {
 	all := make([]fabric.NodeID, len(f.ns))
 	for i := range all {
@@ -23,7 +23,7 @@ func (f *Fabric) Counters() ([]PortCounters, error) {
 	return f.CountersOf(all...)
 }
 
-// CountersOf is Counters of some nodes, in the order given.
+// CountersOf is Counters of the given nodes, in that order.
 func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
 	var out []PortCounters
 	for _, id := range nodes {
@@ -62,13 +62,13 @@ func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
 
 const (
 	// promptly is how long reading one node takes at most, unless this program is kept
-	// from the CPU meanwhile: then nobody knows which instant the counters are of.
+	// from the CPU meanwhile: then the instant of the counters is unknown.
 	promptly    = 2 * time.Millisecond
 	promptTries = 5
 )
 
-// readQdiscs reads a namespace's qdiscs and says when: within promptly, if one of a few
-// tries is so lucky.
+// readQdiscs reads a namespace's qdiscs and returns the time. It tries a few times until
+// one read takes at most promptly.
 func readQdiscs(ns *namespace) (qdiscs []qdisc, at time.Time, err error) {
 	for range promptTries {
 		start := time.Now()
@@ -82,7 +82,7 @@ func readQdiscs(ns *namespace) (qdiscs []qdisc, at time.Time, err error) {
 	return qdiscs, at, nil
 }
 
-// take stores a qdisc's counters where they belong. The shaper has the port's, but
+// take stores a qdisc's counters where they belong. The shaper has the port's, except
 // for marks, which its queues make.
 func (p *PortCounters) take(q qdisc) {
 	p.Marks += q.counters.Marks
@@ -105,7 +105,7 @@ func (p *PortCounters) take(q qdisc) {
 type qdisc struct {
 	index          uint32
 	handle, parent tc.Handle
-	holds          bool // packets of a class: it is of a kind that a plan has there
+	holds          bool // packets of a class: the qdisc has the planned kind
 	counters       QueueCounters
 }
 

@@ -21,19 +21,19 @@ import (
 // loIndex is the loopback's interface index in every namespace; ports follow it.
 const loIndex = 1
 
-// defaultWorkers create namespaces: the one step of bring-up that gains from a
-// second thread (a tenth of the whole, measured on two cores), since the
+// defaultWorkers create namespaces. This is the only step of bring-up that gains from a
+// second thread (a tenth of the whole, measured on two cores), because the
 // kernel serialises links, addresses and routes.
 const defaultWorkers = 2
 
-// newID is a lab's random identity, which tells two labs of one name apart.
+// newID is a lab's random identity, which distinguishes two labs of the same name.
 func newID() string {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // documented never to fail
 	return hex.EncodeToString(b[:])
 }
 
-// mark is the alias that says whose a namespace is.
+// mark is the alias that names a namespace's lab and node.
 func mark(lab, id, node string) string { return markPrefix + lab + "/" + id + "/" + node }
 
 // createNamespaces makes the namespaces of all nodes. On an error the caller
@@ -68,9 +68,9 @@ func (f *Fabric) createNamespaces(ctx context.Context, workers int) error {
 	return g.Wait()
 }
 
-// prepareFolder makes NetnsDir what "ip netns add" makes it: a shared mount of
-// itself. Were it left to the first "ip netns add" after us, that would copy
-// our mounts under itself, out of reach of any unmount. The lock is iproute2's.
+// prepareFolder makes NetnsDir a shared mount of itself, as "ip netns add" does.
+// Otherwise the first "ip netns add" after Apply would do it and copy our mounts under
+// the new mount, where no unmount reaches them. The lock is iproute2's.
 func prepareFolder() error {
 	if err := os.MkdirAll(NetnsDir, 0o755); err != nil {
 		return fmt.Errorf("make the namespace folder: %w", err)
@@ -97,8 +97,8 @@ func prepareFolder() error {
 }
 
 // createNamespace leaves the calling thread in a node's namespace, new or adopted.
-// The order matters: the file is what a journal announced, the mark is set
-// before the namespace gets its name, so no named namespace is ever unmarked.
+// The order matters: first the file that a journal announced, then the mark, then the
+// namespace's name, so no named namespace is ever unmarked.
 func (f *Fabric) createNamespace(n *fabric.Node, ns *namespace) error {
 	path := filepath.Join(NetnsDir, ns.name)
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_EXCL|unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -172,7 +172,7 @@ func (n *namespace) enterAdopted() (err error) {
 	return err
 }
 
-// inUse explains who has a name.
+// inUse explains what has the name.
 func inUse(lab, path string) error {
 	e := &InUseError{Lab: lab, Object: path}
 	_ = onThread(func() error {

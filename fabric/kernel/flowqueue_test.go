@@ -67,7 +67,7 @@ func TestAFlowKeepsItsQueueAndFlowsSpread(t *testing.T) {
 		for _, n := range counts {
 			chi2 += (n - flows/queues) * (n - flows/queues) / (flows / queues)
 		}
-		// More even than chance is as good; less even is not.
+		// A more even spread than chance is good, too; a less even one is not.
 		assert.Less(t, chi2, distuv.ChiSquared{K: queues - 1}.Quantile(0.9999), name)
 	}
 }

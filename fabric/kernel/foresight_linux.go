@@ -9,7 +9,7 @@ import (
 )
 
 // confirmations is how many flows the kernel must route as computed before the
-// computation is believed for a route: a wrong one passes with a chance of at most 2^-24.
+// computation is trusted for a route: a wrong one passes with a chance of at most 2^-24.
 const confirmations = 24
 
 // foresight knows for which routes multipathHash does what the kernel does. The zero
@@ -32,8 +32,8 @@ func (s *foresight) get(r hashedRoute) int {
 	return s.agreed[r]
 }
 
-// confirm notes that the kernel agreed on n more flows, refute that it did not on one:
-// for good, whatever others find out meanwhile.
+// confirm records that the kernel agreed on n more flows. refute records that it disagreed
+// on one; that is final, whatever other goroutines confirm meanwhile.
 func (s *foresight) confirm(r hashedRoute, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,8 @@ func (s *foresight) refute(r hashedRoute) {
 	s.agreed[r] = refuted
 }
 
-// foresee is nextPorts for flows of one destination, computed where that is known to
-// give the kernel's own answer: the first flows over each route are asked of both.
+// foresee is nextPorts for flows of one destination. It computes the answer where that is
+// known to equal the kernel's: the first flows over each route are computed and looked up.
 func (f *Fabric) foresee(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error) {
 	n := &f.plan.Nodes[in.Node]
 	at := routeTo(n, flows[which[0]].dst)

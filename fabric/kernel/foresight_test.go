@@ -17,7 +17,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 )
 
-// requireKernelAgrees looks every port of a table up in the kernel.
+// requireKernelAgrees compares every port of a table with the kernel's route lookup.
 func requireKernelAgrees(t *testing.T, f *kernel.Fabric, proto uint8, src, dst fabric.NodeID, want int) {
 	t.Helper()
 	table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, Proto: proto, SrcPort: 20_000, DstPort: dataPort}, want)
@@ -142,7 +142,7 @@ func BenchmarkPathPortsTree1024(b *testing.B) {
 	}
 }
 
-// BenchmarkWaysBack finds those of 12,000 connections of the paper's cluster.
+// BenchmarkWaysBack finds the acknowledgements' paths of 12,000 connections of the paper's cluster.
 func BenchmarkWaysBack(b *testing.B) {
 	for _, seeds := range []bool{true, false} {
 		b.Run(fmt.Sprintf("seeds %v", seeds), func(b *testing.B) {

@@ -7,12 +7,12 @@ import (
 	"github.com/dchest/siphash"
 )
 
-// The kernel's choice among equal-cost next hops, done again here: asking it takes
-// some 6 us a flow, computing some 50 ns, and a lab of a thousand GPUs wants the
+// The kernel's choice among equal-cost next hops, computed here: a lookup takes
+// about 6 us per flow, computing about 50 ns, and a lab of a thousand GPUs needs the
 // paths of two million flows. The layout below is the kernel's own (struct flow_keys
 // of net/flow_dissector.h, from its hashed part on; multipath hash policy 3 in
-// net/ipv4/route.c) and no promise to anybody, so foresight trusts it only where
-// the kernel has confirmed it.
+// net/ipv4/route.c) and may change, so foresight trusts it only where the kernel has
+// confirmed it.
 const (
 	hashedBytes  = 48
 	hashProtoAt  = 2
@@ -26,7 +26,7 @@ func multipathHash(seed uint32, fl *fiveTuple) uint32 {
 	var keys [hashedBytes]byte
 	keys[hashProtoAt] = fl.proto
 	// Both directions of a flow have one hash: the smaller end, as the host reads the
-	// bytes of the wire, comes first, addresses and ports each for themselves.
+	// bytes of the wire, comes first, for addresses and for ports separately.
 	src, dst := fl.src.As4(), fl.dst.As4()
 	if binary.NativeEndian.Uint32(dst[:]) < binary.NativeEndian.Uint32(src[:]) {
 		src, dst = dst, src
@@ -47,7 +47,7 @@ func multipathHash(seed uint32, fl *fiveTuple) uint32 {
 	if outer == 0 {
 		outer = 1
 	}
-	return jenkins(outer, 0) // the second word is for what a tunnel hides, and there is none
+	return jenkins(outer, 0) // the second word is for packets in a tunnel, and there is none
 }
 
 // hopOf is the position of the next hop that a hash chooses among n of equal weight.

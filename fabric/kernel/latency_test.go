@@ -68,7 +68,7 @@ func TestARoundTripTakesTwiceItsTiersLatency(t *testing.T) {
 	ktest.Need(t, "netem")
 	for _, background := range []bool{false, true} {
 		t.Run(fmt.Sprintf("classes %v", background), func(t *testing.T) {
-			// A timer of a virtual machine on a busy host is some 0.4 ms late.
+			// A timer of a virtual machine on a busy host is about 0.4 ms late.
 			s, scale := farTree(3, 100e6)
 			s.Topology.Latency = scenarios.TierLatency{Tier1: 10 * time.Millisecond, Tier2: 20 * time.Millisecond, Tier3: 40 * time.Millisecond}
 			if background {
@@ -87,8 +87,8 @@ func TestARoundTripTakesTwiceItsTiersLatency(t *testing.T) {
 	}
 }
 
-// roundTrips compares round trips with those of a lab without latency: what this
-// host, which may be a virtual machine, takes to forward is not the wire's.
+// roundTrips compares round trips with those of a lab without latency: the forwarding
+// time of this host, which may be a virtual machine, is not part of the wire's.
 func roundTrips(t *testing.T, far, near *kernel.Fabric, tier int) {
 	t.Helper()
 	src, dst := far.Plan().Prefill[0], far.Plan().Decode[tier-1]
@@ -109,10 +109,10 @@ func roundTrips(t *testing.T, far, near *kernel.Fabric, tier int) {
 	assert.LessOrEqual(t, seen-seenFloor, most)
 }
 
-// With latency, a transfer takes its ideal time and one way more: the wire does
-// not slow the shaper down. What it takes is compared with a transfer at the same
-// time in a lab without latency, since where a virtual machine's host is busy both
-// take longer. The link is slow, so that its bucket holds more than most timers are late.
+// With latency, a transfer takes its ideal time plus one latency: the wire does
+// not slow the shaper down. The time is compared with a transfer at the same
+// time in a lab without latency, because on a busy host both
+// take longer. The link is slow, so its bucket makes up for most late timers.
 func TestALoneTransferOverAWireTakesItsLatencyMore(t *testing.T) {
 	ktest.Need(t, "netem")
 	if testing.Short() {
@@ -160,7 +160,7 @@ func mustTransferBoth(t *testing.T, pair [2]connection, size int) (took [2]time.
 	return took
 }
 
-// The queue behind the delay is as long as planned, and what does not fit is counted.
+// The queue behind the delay is as long as planned, and packets that do not fit are counted.
 func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
 	ktest.Need(t, "netem")
 	s := smallTree()
@@ -173,7 +173,7 @@ func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
 	from := mustUDP(t, f, src, 40_000)
 	path, err := f.Path(kernel.Flow{Src: src, Dst: dst, Proto: unix.IPPROTO_UDP, SrcPort: 40_000, DstPort: dataPort})
 	require.NoError(t, err)
-	sendUDP(t, f, from, dst, sent, 1000, 0) // which a host's own queue takes at once
+	sendUDP(t, f, from, dst, sent, 1000, 0) // a host's own queue takes them at once
 	most := map[string]uint64{}
 	for busy := true; busy; {
 		busy = false
@@ -201,7 +201,7 @@ func TestAQueueBehindADelayIsAsLongAsPlanned(t *testing.T) {
 	assert.Positive(t, dropped, "half a megabyte does not fit")
 }
 
-// Whatever this kernel has, a lab with latencies comes up, verifies and says what it is.
+// On every kernel a lab with latencies comes up, verifies, and its remarks say what it emulates.
 func TestALabSaysWhetherItHasLatency(t *testing.T) {
 	ktest.NeedFabric(t)
 	s := smallTree()

@@ -107,7 +107,7 @@ func TestDoRunsInsideAndComesBack(t *testing.T) {
 }
 
 // requireAllThreadsAtHome checks that no thread of this process stayed in
-// another network namespace: a goroutine would find itself there some day.
+// another network namespace: otherwise a later goroutine could run there.
 func requireAllThreadsAtHome(t *testing.T) {
 	t.Helper()
 	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
@@ -254,7 +254,7 @@ func TestRemoveTellsWhoHoldsANamespace(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { mustRemove(t, name) })
 			require.NoError(t, f.Close())
-			// Neighbours, which would keep the link between them alive.
+			// Neighbours: without removal, they keep the link between them alive.
 			host, rack := inside(t, name+".p0"), inside(t, name+".tor0-0")
 			ns := func(pid int, args ...string) string {
 				return mustRun(t, "nsenter", append([]string{"-t", fmt.Sprint(pid), "-n"}, args...)...)
@@ -308,7 +308,7 @@ func TestAKillAtAnyInstantLeavesWhatRemoveRemoves(t *testing.T) {
 		require.NoError(t, err)
 		<-time.After(after * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
-		_ = cmd.Wait() // "killed" is what we asked for
+		_ = cmd.Wait() // the error "killed" is expected
 		found := len(onlyNames(named(t, name)))
 		gone, err := kernel.Remove(t.Context(), name, kernel.Options{Planned: kernel.Names(name, plan)})
 		require.NoError(t, err)

@@ -28,7 +28,7 @@ import (
 // and then waits to be killed.
 const (
 	applyEnv = "NETKVLAB_TEST_APPLY"
-	// removeEnv makes it one that removes a lab and ends.
+	// removeEnv makes it a process that removes a lab and ends.
 	removeEnv = "NETKVLAB_TEST_REMOVE"
 )
 
@@ -85,13 +85,13 @@ func smallTree() *scenarios.Scenario {
 	return s
 }
 
-// lab is a lab name that no two running test processes share.
+// lab is a lab name that is unique among running test processes.
 func lab(tb testing.TB, suffix string) string {
 	tb.Helper()
 	return fmt.Sprintf("t%d-%s", os.Getpid(), suffix)
 }
 
-// mustUp makes a lab and takes it away when the test ends.
+// mustUp makes a lab and removes it when the test ends.
 func mustUp(tb testing.TB, name string, plan *fabric.Plan) *kernel.Fabric {
 	tb.Helper()
 	ktest.NeedFabric(tb)
@@ -125,7 +125,7 @@ func mustRun(tb testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// hostState is everything of the host's own network that a lab must not touch.
+// hostState is everything of the host's own network that a lab must not change.
 func hostState(tb testing.TB) string {
 	tb.Helper()
 	var b strings.Builder
@@ -139,7 +139,7 @@ func hostState(tb testing.TB) string {
 		root := "/proc/sys/net/" + dir
 		err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
 			if err != nil || d.IsDir() || strings.Contains(path, "random") || strings.HasSuffix(path, "/flush") {
-				return nil // settings come and go with interfaces; what is there is compared
+				return nil // settings come and go with interfaces; those that exist in both are compared
 			}
 			v, err := os.ReadFile(path)
 			if err == nil {
@@ -152,7 +152,7 @@ func hostState(tb testing.TB) string {
 	return b.String()
 }
 
-// named lists the names and mounts of a lab that anyone can see.
+// named lists the visible names and mounts of a lab.
 func named(tb testing.TB, name string) []string {
 	tb.Helper()
 	var found []string

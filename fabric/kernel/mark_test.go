@@ -41,7 +41,7 @@ func TestTwoDCTCPFlowsKeepTheQueueAtItsThreshold(t *testing.T) {
 			flows := mustConnectDCTCP(t, f, plan.Prefill[0], plan.Decode[2], 2)
 			got := mustMark(t, f, link, rate, flows) // the first slow start, which overshoots
 			t.Logf("first: %+v", got)
-			for range 3 { // a neighbour on the CPU can spoil one
+			for range 3 { // other load on the CPU can spoil one
 				got = mustMark(t, f, link, rate, flows)
 				t.Logf("threshold %d of %d bytes: %+v", shape.MarkBytes, shape.LimitBytes, got)
 				if got.drops == 0 && got.most < shape.LimitBytes*3/4 && got.idle < 0.1 {
@@ -61,7 +61,7 @@ func TestTwoDCTCPFlowsKeepTheQueueAtItsThreshold(t *testing.T) {
 	}
 }
 
-// marking is what was seen of a port while flows filled it.
+// marking is what a port did while flows filled it.
 type marking struct {
 	marks, drops uint64  // drops of the whole fabric
 	median, most int     // backlog in bytes
@@ -137,7 +137,7 @@ func mustBeDCTCP(t *testing.T, k connection) {
 	assert.NotZero(t, info.Options&ecn, "ECN was negotiated")
 }
 
-// sampleBacklog looks at a port's queue until done, from the first transfers' ramp on.
+// sampleBacklog samples a port's queue until done, from the first transfers' slow start on.
 func sampleBacklog(t *testing.T, f *kernel.Fabric, link string, done <-chan struct{}) (backlog []int) {
 	t.Helper()
 	var node fabric.NodeID

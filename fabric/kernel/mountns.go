@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// errPrivateMounts says that nobody else would see a lab.
+// errPrivateMounts means that other programs would not see a lab.
 var errPrivateMounts = errors.New("this process has mounts of its own (as under unshare -m, ip netns exec, or a service with private mounts), " +
 	"and names of namespaces are mounts: no other program would find the lab's; " +
 	"use the host's mounts, as in `nsenter --mount=/proc/1/ns/mnt netkvlab up SCENARIO`")
 
-// mountPoint is what a line of mountinfo (proc(5)) says of a mount.
+// mountPoint is a mount as in a line of mountinfo (proc(5)).
 type mountPoint struct {
 	id     string // names the mount for good, also across mount namespaces
 	path   string
-	shared string // the peer group that sees what is mounted in it; empty: nobody does
+	shared string // the peer group that sees what is mounted in it; empty: none does
 }
 
 // mountPoints reads the text of a mountinfo file.
@@ -39,7 +39,7 @@ func mountPoints(info string) (all []mountPoint) {
 	return all
 }
 
-// mountOf is the mount that a folder lies in: of several at one path the last.
+// mountOf is the mount that contains a folder: the last of several at one path.
 func mountOf(all []mountPoint, folder string) (found mountPoint, ok bool) {
 	for _, m := range all {
 		inside := m.path == folder || m.path == "/" || strings.HasPrefix(folder, m.path+"/")
@@ -50,12 +50,12 @@ func mountOf(all []mountPoint, folder string) (found mountPoint, ok bool) {
 	return found, ok
 }
 
-// visible says whether what one process mounts in NetnsDir is seen by another, by their
-// mountinfo: they have the same mount there, or two of one peer group.
+// visible reports whether one process sees what another mounts in NetnsDir. By their
+// mountinfo, they must have the same mount there, or two mounts of one peer group.
 func visible(own, other string) bool {
 	mine, ok := mountOf(mountPoints(own), filepath.Clean(NetnsDir))
 	if !ok {
-		return true // a root folder that is no mount: nobody can tell
+		return true // the root folder is not a mount, so this is unknown
 	}
 	for _, m := range mountPoints(other) {
 		if m.id == mine.id || m.shared != "" && m.shared == mine.shared {

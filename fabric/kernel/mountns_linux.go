@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// CheckMounts refuses a process whose namespaces would have names that nobody else sees:
-// one in a mount namespace of its own that does not pass its mounts on to the first
-// process's. Where /proc cannot tell, nothing is refused.
+// CheckMounts refuses a process whose namespaces would have names that other programs do
+// not see: it is in a separate mount namespace, which does not propagate its mounts to
+// that of the first process. Where /proc does not show this, nothing is refused.
 func CheckMounts() error {
 	own, errOwn := os.ReadFile("/proc/self/mountinfo")
 	first, errFirst := os.ReadFile("/proc/1/mountinfo")

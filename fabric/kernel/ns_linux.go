@@ -21,11 +21,11 @@ type namespace struct {
 	conn   *rtnl.Conn
 	// adopt is the path of a namespace that is to become this node's; empty: make one.
 	adopt string
-	// made is what this process created under the name, and so may undo.
+	// made is what this process created under the name; it may undo only that.
 	made struct{ file, mount bool }
 }
 
-// close lets go of the namespace; closing twice is harmless.
+// close frees the handles of the namespace; closing twice is harmless.
 func (n *namespace) close() {
 	if n.conn != nil {
 		_ = n.conn.Close() // a netlink socket has nothing to flush
@@ -52,7 +52,7 @@ func inside(path string, fn func() error) error {
 func onThread(fn func() error) error {
 	own, err := netns.Get()
 	if err == nil {
-		// What inside says of this has lost the errno.
+		// The error of inside does not contain the errno.
 		err = errors.Join(netns.Set(own), own.Close())
 	}
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // Open attaches to a standing lab. It fails with a *DamagedError when a
-// planned namespace is missing or carries another mark; it does not look
-// inside (Verify does).
+// planned namespace is missing or carries another mark. It does not check the
+// namespaces' contents (Verify does).
 func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fab
 	return f, nil
 }
 
-// Inspect tells what a standing lab lacks of its plan: namespaces, interfaces,
-// and in what is there, whatever Verify finds. A whole lab has no damage; an
+// Inspect lists what a standing lab lacks compared with its plan: namespaces, interfaces,
+// and what Verify finds in the rest. A complete lab has no damage; an
 // absent one lacks all its namespaces.
 func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (Damage, error) {
 	f, damage, err := attach(lab, plan, opt)
@@ -67,8 +67,8 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 }
 
 // Missing lists the planned namespaces and interfaces that a lab lacks, each
-// in words, without looking further: a few milliseconds a hundred nodes. It is
-// empty for a whole lab.
+// in words. It checks nothing else, so it takes a few milliseconds per hundred nodes.
+// The list is empty for a complete lab.
 func Missing(lab string, plan *fabric.Plan) (missing []string, err error) {
 	f, damage, err := attach(lab, plan, Options{})
 	if err != nil {
@@ -115,7 +115,8 @@ func (f *Fabric) missingLinks(node fabric.NodeID) ([]string, error) {
 	return missing, nil
 }
 
-// attach opens what is there of a lab and tells what is not: some 0.1 ms a node.
+// attach opens the namespaces that a lab has and lists those that it lacks: about 0.1 ms
+// per node.
 func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error) {
 	var damage Damage
 	if err := checkLab(lab); err != nil {

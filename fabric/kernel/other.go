@@ -84,5 +84,5 @@ func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }
 // PathPorts fails: it needs Linux.
 func (f *Fabric) PathPorts(Flow, int) ([][]uint16, error) { return nil, errNotLinux }
 
-// probes has one row here: what makes the difference is the system.
+// probes has one row here: what is missing is Linux itself.
 var probes = []*Probe{{Name: "linux", Need: errNotLinux.Need, Required: true, Try: func() error { return errNotLinux }}}

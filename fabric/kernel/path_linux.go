@@ -19,8 +19,8 @@ type fiveTuple struct {
 
 // Path asks the kernel which path the packets of a flow take. The answer holds for
 // the whole flow: switches hash addresses, protocol and ports, nothing else. Only
-// switches with several next hops are asked, so it costs two requests of some 7 us
-// at most.
+// switches with several next hops are asked, so it costs at most two requests of
+// about 7 us.
 func (f *Fabric) Path(fl Flow) (fabric.Path, error) {
 	paths, tuple, err := f.resolve(fl)
 	if err != nil {
@@ -53,9 +53,9 @@ func (f *Fabric) resolve(fl Flow) ([]fabric.Path, fiveTuple, error) {
 
 // PathPorts finds source ports by path: ports[k] holds want ports, ascending, from
 // which a flow takes path k of plan.NICPaths. Ports are tried upwards from
-// first.SrcPort; when 65535 is reached before every path has its ports, that is an
-// error. Paths are computed where the kernel is known to choose as computed, and
-// asked of it elsewhere.
+// first.SrcPort. It is an error if 65535 is reached before every path has its ports.
+// Paths are computed where the kernel is known to choose as computed, and looked up in
+// the kernel elsewhere.
 func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
 	paths, tuple, err := f.resolve(first)
 	if err != nil {
@@ -87,8 +87,8 @@ func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
 	return ports, nil
 }
 
-// Slots finds which of plan.NICPaths a flow takes to each of some destination ports, in
-// their order. It computes and asks as PathPorts does, so many flows cost little.
+// Slots finds which of plan.NICPaths a flow takes to each of the given destination ports,
+// in their order. It computes and looks up as PathPorts does, so many flows cost little.
 func (f *Fabric) Slots(fl Flow, dstPorts []uint16) ([]int, error) {
 	paths, tuple, err := f.resolve(fl)
 	if err != nil {
@@ -102,7 +102,7 @@ func (f *Fabric) Slots(fl Flow, dstPorts []uint16) ([]int, error) {
 	return f.slots(paths, flows, f.foresee)
 }
 
-// slots tells for each flow between one pair of NICs which of paths it takes.
+// slots finds for each flow between one pair of NICs which of paths it takes.
 // It descends the tree of choices: all flows start with all paths, and each
 // switch that has several next hops splits them.
 func (f *Fabric) slots(paths []fabric.Path, flows []fiveTuple, ask oracle) ([]int, error) {
@@ -121,10 +121,10 @@ func (f *Fabric) slots(paths []fabric.Path, flows []fiveTuple, ask oracle) ([]in
 	return slots, f.choose(paths, candidates, flows, all, 1, slots, ask)
 }
 
-// oracle tells by which port the node of port in sends each of some flows that arrive there.
+// oracle says by which port the node of port in sends each of the flows that arrive there.
 type oracle func(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error)
 
-// choose settles which candidate path each of some flows takes, from hop on.
+// choose determines which candidate path each of the flows takes, from hop on.
 func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []fiveTuple, which []int, hop int, slots []int, ask oracle) error {
 	if len(candidates) == 1 || len(which) == 0 {
 		for _, i := range which {
@@ -165,7 +165,7 @@ func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []fiveTuple
 	return nil
 }
 
-// nextPorts asks the node of port in where it would send flows that arrive there.
+// nextPorts asks the kernel where the node of port in would send flows that arrive there.
 func (f *Fabric) nextPorts(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error) {
 	var b rtnl.Batch
 	iif := ifindexOf(f.plan, in)

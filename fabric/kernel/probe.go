@@ -10,21 +10,21 @@ import (
 	"github.com/netkvlab/netkvlab/fabric"
 )
 
-// Probe is a feature that a kernel or a caller may lack: a row of the table that
-// doctor prints, the preflight of a lab checks and tests require by name.
+// Probe is a feature that a kernel or a caller may lack. doctor prints the table of
+// probes, the preflight of a lab checks them, and tests require them by name.
 type Probe struct {
 	// Name is short and stable, as doctor prints it and NETKVLAB_MUST lists it.
 	Name string
-	// Need is what would make it work: a kernel option or version.
+	// Need is what the feature needs: a kernel option or version.
 	Need string
 	// Without says what a lab does where the feature is missing; empty for those
 	// that are Required.
 	Without string
-	// Required features are those that no fabric can do without.
+	// Required: no fabric works without the feature.
 	Required bool
-	// NeededBy tells whether a plan cannot do without the feature either; nil: none needs it.
+	// NeededBy reports whether a plan needs the feature, too; nil: none needs it.
 	NeededBy func(plan *fabric.Plan) bool
-	// Try does the thing where nothing else sees it, and returns the kernel's answer.
+	// Try uses the feature where nothing else is affected, and returns the kernel's answer.
 	Try func() error
 
 	mu     sync.Mutex
@@ -41,7 +41,7 @@ func Lacks(name string) error {
 }
 
 // Check answers in three ways: nil, it works; an *UnsupportedError, the kernel
-// or the caller's rights lack it; any other error, it could not tell. The
+// or the caller's rights lack it; any other error, Check could not find out. The
 // first two are remembered. Safe for concurrent use.
 func (p *Probe) Check() error {
 	p.mu.Lock()
@@ -56,11 +56,11 @@ func (p *Probe) Check() error {
 	return err
 }
 
-// unknown are the errnos by which a kernel says "I do not know that".
+// unknown are the errnos of a kernel that does not know a request.
 var unknown = []syscall.Errno{syscall.ENOENT, syscall.EOPNOTSUPP, syscall.ENOSYS, syscall.EINVAL, syscall.ENODEV, syscall.EPROTONOSUPPORT}
 
-// judge tells from the kernel's answer whether it lacks the feature, the caller lacks
-// rights, or neither is certain.
+// judge finds out from the kernel's answer whether the kernel lacks the feature, the caller
+// lacks rights, or neither is certain.
 func (p *Probe) judge(err error) error {
 	need := p.Need
 	switch {
@@ -74,8 +74,8 @@ func (p *Probe) judge(err error) error {
 	return &UnsupportedError{Feature: p.Name, Need: need, Cause: err}
 }
 
-// Supported returns what Check says of the first feature that this host lacks of those
-// that a plan needs; nil when it can carry the plan. Netem is never needed: without it
+// Supported returns Check's error of the first feature that a plan needs and this host
+// lacks; nil when the host can carry the plan. Netem is never needed: without it
 // a fabric has no latency (see Features.Latency).
 func Supported(plan *fabric.Plan) error {
 	for _, p := range probes {

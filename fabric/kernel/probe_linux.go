@@ -65,7 +65,7 @@ var (
 
 func hasClasses(plan *fabric.Plan) bool { return plan.Classes }
 
-// inScratch gives a trial a namespace of its own, which ends with it.
+// inScratch runs a test in a temporary namespace, which ends with it.
 func inScratch(try func() error) func() error {
 	return func() error {
 		scratch, err := ns.TempNetNS()
@@ -77,8 +77,8 @@ func inScratch(try func() error) func() error {
 	}
 }
 
-// tryShape gives lo the queueing of a port of that shape, its first objects alone where
-// objects is not 0.
+// tryShape gives lo the queueing of a port of that shape; where objects is not 0, only the
+// first objects of it.
 func tryShape(s fabric.Shape, delayed bool, objects int) func() error {
 	return func() error {
 		c, err := rtnl.Open()

@@ -148,7 +148,7 @@ func TestRatesAbove32BitsKeepTheirValue(t *testing.T) {
 		assert.EqualValues(t, r/8, rate)
 		depth := tc.Bucket{Rate: rate, Bytes: float64(fabric.BurstBytes(r, 4))}.Ticks()
 		bytes := float64(depth) * tc.TickNanoseconds * float64(rate) / 1e9
-		// One tick is what the kernel can tell apart; a byte a second's burst is capped by its field.
+		// The kernel's resolution is one tick; the burst of one byte per second is limited by its field.
 		if r > 1000 {
 			assert.InDelta(t, fabric.BurstBytes(r, 4), bytes, tc.TickNanoseconds*float64(rate)/1e9+1)
 		}

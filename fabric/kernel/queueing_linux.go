@@ -31,15 +31,15 @@ const (
 
 const (
 	htbQuantum = 2 * fabric.FrameBytes
-	// delayPackets is how many packets may be under way: more than any delay lets
-	// gather, since netem drops what is beyond.
+	// delayPackets is how many packets netem may hold: more than any delay lets
+	// gather, because netem drops the others.
 	delayPackets = 1_000_000
 	// The class of a queue for flows never is the bottleneck.
 	flowRate  = 1 << 35 // bytes per second
 	flowBurst = 1 << 20
 )
 
-// byteRate is a rate in bytes a second, rounded to the nearest.
+// byteRate is a rate in bytes per second, rounded to the nearest.
 func byteRate(r fabric.BitsPerSecond) uint64 { return uint64(r+4) / 8 }
 
 // shaperParent is where a port's shaper hangs: at the root, or under its delay.
@@ -50,14 +50,14 @@ func shaperParent(delayed bool) tc.Handle {
 	return tc.Root
 }
 
-// delayed reports whether a port's delay is there to be emulated, and can be.
+// delayed reports whether a port has a delay that can be emulated.
 func (f *Fabric) delayed(p *fabric.Port) bool { return f.features.Latency && p.Shape.Delay > 0 }
 
 // trafficClass is one leaf of a port with classes.
 type trafficClass struct {
 	minor tc.Handle
 	rate  fabric.BitsPerSecond
-	prio  uint32 // the lower, the sooner it borrows
+	prio  uint32 // lower ones borrow first
 	dscp  int    // -1: all that no other class matches
 }
 
@@ -75,12 +75,12 @@ func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
 	}
 }
 
-// queueing is what the kernel must hold of a port's shape.
+// queueing is the tree that the kernel must hold for a port's shape.
 //
 // A port with a delay has netem at its root and its shaper as netem's child: packets
-// wait out the delay first and then join the shaper's queue, whose rate, limit and
+// first wait for the delay and then join the shaper's queue, whose rate, limit and
 // counters are the same as without. The other way round, netem as the shaper's child,
-// packets under way would count as backlog and take room from it.
+// delayed packets would count as backlog and take room from it.
 func queueing(plan *fabric.Plan, s *fabric.Shape, delayed bool) tc.Tree {
 	q := queues{shape: s}
 	if delayed {
@@ -114,9 +114,9 @@ func (q *queues) bucket(r fabric.BitsPerSecond) tc.Bucket {
 	return tc.Bucket{Rate: byteRate(r), Bytes: float64(q.shape.BurstBytes)}
 }
 
-// queue is what holds the packets of a shaper or class: a FIFO bounded in bytes, or RED
+// queue holds the packets of a shaper or class: a FIFO bounded in bytes, or RED
 // where the queue marks. RED is set up as a DCTCP switch: both thresholds are the same,
-// and compared with the backlog of the moment, so that every packet that meets K bytes
+// and compared with the current backlog, so that every packet that meets K bytes
 // or more is marked. Packets that cannot be marked wait and are dropped at the limit,
 // as without RED.
 func (q *queues) queue() tc.Options {
@@ -127,7 +127,7 @@ func (q *queues) queue() tc.Options {
 	return tc.RED{Limit: limit, MarkFrom: mark, MarkAll: mark, Flags: tc.REDMarks | tc.REDNoDrop}
 }
 
-// addClasses makes HTB with one class for each kind of traffic.
+// addClasses makes HTB with one class per kind of traffic.
 func (q *queues) addClasses(plan *fabric.Plan, parent tc.Handle) {
 	link := q.bucket(q.shape.Rate)
 	q.add(parent, rootHandle, tc.HTB{Default: uint32(minorOther)})
@@ -146,10 +146,10 @@ func (q *queues) addClasses(plan *fabric.Plan, parent tc.Handle) {
 	}
 }
 
-// addFlowQueues makes a queue that serves flows in turn: an HTB whose classes, one a flow
-// queue, may all send faster than any port, so that nothing is left of HTB but the
+// addFlowQueues makes a queue that serves flows in turn: an HTB with one class per flow
+// queue. Each class may send faster than any port, so HTB only does its
 // deficit round robin between them. The qdiscs made for the purpose (fq, sfq, drr) are
-// missing on some hosts where HTB is not.
+// missing on some hosts that have HTB.
 func (q *queues) addFlowQueues(parent, handle tc.Handle) {
 	all := tc.Bucket{Rate: flowRate, Bytes: flowBurst}
 	var class, queue tc.Options = tc.HTBClass{Rate: all, Ceil: all, Quantum: uint32(q.shape.QuantumBytes)}, q.queue()
@@ -174,10 +174,10 @@ func flowFilter(handle tc.Handle, queues int) tc.BPF {
 	return tc.BPF{Program: string(out)}
 }
 
-// flowClassifier is the classic BPF program that leads an Ethernet frame of IPv4 to the
+// flowClassifier is the classic BPF program that sends an Ethernet frame of IPv4 to the
 // queue of its flow: class 1 to queues of the qdisc with the given handle, by a hash of
-// addresses and ports. queues is a power of two, at most 2^15. IP options, which
-// nothing here sends, would be taken for ports.
+// addresses and ports. queues is a power of two, at most 2^15. The program would read
+// IP options as ports, but nothing here sends IP options.
 func flowClassifier(handle uint32, queues int) []bpf.RawInstruction {
 	const ethernet, source, destination, ports = 14, 12, 16, 20 // offsets; the last three in the IP header
 	// Each product spreads its factor over the bits above; only the topmost are used.
@@ -200,7 +200,7 @@ func flowClassifier(handle uint32, queues int) []bpf.RawInstruction {
 		bpf.RetA{},
 	})
 	if err != nil {
-		panic("kernel: the classifier of flows does not assemble: " + err.Error()) // constants all
+		panic("kernel: the classifier of flows does not assemble: " + err.Error()) // all operands are constants
 	}
 	return program
 }

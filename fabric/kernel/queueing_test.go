@@ -18,7 +18,7 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// words lists a tree one object a line: parent, handle, kind and what matters of it.
+// words lists a tree, one object per line: parent, handle, kind and its main settings.
 func words(tree tc.Tree) (lines []string) {
 	for _, o := range tree {
 		line := fmt.Sprint(o.Parent, " ", o.Handle, " ")
@@ -133,7 +133,7 @@ func TestEveryShapeIsReadBackAsItWasWritten(t *testing.T) {
 	assert.Len(t, kinds, 8, "every kind of object was among them: %v", kinds)
 }
 
-// written is a tree as its own messages say.
+// written is a tree as read from its own messages.
 func written(tree tc.Tree) (out tc.Tree) {
 	var b rtnl.Batch
 	tree.Add(&b, loIndex, "lo")

@@ -16,15 +16,15 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/tc"
 )
 
-// What our codec wrote, the decoder of florianl/go-tc v0.4.8 must understand as the same
-// tree. Ours alone could be wrong twice in the same way.
+// The decoder of florianl/go-tc v0.4.8 must read the same tree that our codec wrote.
+// Our own reader could have the same fault as our writer.
 func TestAnotherDecoderReadsTheSameTree(t *testing.T) {
 	plan := &fabric.Plan{KVDSCP: 10, BackgroundDSCP: 8}
 	plain := fabric.Shape{Rate: 125e6, BurstBytes: 12112, LimitBytes: 65536}
 	classes := plain
 	classes.Classes, classes.KVRate, classes.BackgroundRate, classes.OtherRate = true, 93_750_000, 30e6, 1_250_000
 	fast := classes
-	fast.Rate, fast.KVRate = 400e9, 368_750_000_000 // HTB's 64-bit rates it knows
+	fast.Rate, fast.KVRate = 400e9, 368_750_000_000 // it knows HTB's 64-bit rates
 	for _, c := range []struct {
 		name  string
 		needs []string
@@ -66,7 +66,7 @@ func TestAnotherDecoderReadsTheSameTree(t *testing.T) {
 	}
 }
 
-// Why the codec of go-tc v0.4.8 is not ours (docs/decisions/0005): once these fail, look again.
+// These tests show why we do not use the codec of go-tc v0.4.8 (docs/decisions/0005). When they fail, reconsider.
 func TestGoTCCannotReadATBFAbove32Bits(t *testing.T) {
 	shape := fabric.Shape{Rate: 400e9, BurstBytes: 10e6, LimitBytes: 65536}
 	mustScratch(t, func() error {
@@ -126,7 +126,7 @@ func readWithGoTC(t *testing.T) (tree tc.Tree, err error) {
 		if q.Kind != "htb" {
 			continue
 		}
-		// Of all classes it would fail at those of TBF, RED and netem, which have no statistics.
+		// Reading all classes would fail at those of TBF, RED and netem, which have no statistics.
 		own := &gotc.Msg{Ifindex: loIndex, Parent: q.Handle}
 		classes, err := c.Class().Get(own)
 		if err != nil {
@@ -148,7 +148,7 @@ func readWithGoTC(t *testing.T) (tree tc.Tree, err error) {
 	return tree, nil
 }
 
-// translated is what go-tc read as a value of ours.
+// translated converts what go-tc read into our own value.
 func translated(t *testing.T, typ tc.Type, o gotc.Object) tc.Object {
 	t.Helper()
 	out := tc.Object{Parent: tc.Handle(o.Parent), Handle: tc.Handle(o.Handle), Options: tc.Other{Type: typ, Name: o.Kind}}

@@ -18,8 +18,8 @@ func (f *Fabric) Latency() [4]time.Duration {
 	return f.Plan().Latency
 }
 
-// Remarks says in sentences what the fabric emulates of latency and of marking, and
-// what it does not.
+// Remarks says in sentences which latency and which marking the fabric emulates, and
+// which it does not.
 func (f *Fabric) Remarks() []string {
 	var lack error
 	if f.Plan().Delayed() && !f.Features().Latency {
@@ -32,8 +32,8 @@ func (f *Fabric) Remarks() []string {
 	return remarks
 }
 
-// latencyRemark words the latency of a plan's links; lack is why this kernel cannot
-// give them any.
+// latencyRemark describes the latency of a plan's links; lack is why this kernel cannot
+// emulate any.
 func latencyRemark(p *fabric.Plan, lack error) string {
 	const floor = "the host's own forwarding, some 25 us a round trip"
 	switch {
@@ -53,7 +53,7 @@ func latencyRemark(p *fabric.Plan, lack error) string {
 	return fmt.Sprintf("link latency is emulated, one way %s; added to it is %s", strings.Join(tiers, ", "), floor)
 }
 
-// markRemarks tells from what backlog on queues mark.
+// markRemarks gives the backlog from which queues mark.
 func markRemarks(p *fabric.Plan) []string {
 	var from []int
 	for i := range p.Links {

@@ -21,12 +21,12 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// Remove takes a lab away: every namespace that carries its mark, whatever is
-// in them, and empty plain files that an interrupted Apply left. When it
-// returns, names, mounts and links are gone. It needs no plan; removing what
-// is not there is success. Close every Fabric of the lab and end its processes
-// first. A namespace lives on while something is inside, without its name, its
-// mark and its links (see Removed.Held).
+// Remove removes a lab: every namespace that carries its mark, with its contents,
+// and empty plain files that an interrupted Apply left. When it
+// returns, names, mounts and links are gone. It needs no plan. If there is nothing to
+// remove, that is success. Close every Fabric of the lab and end its processes
+// first. A namespace in which a process still runs continues to exist, without its
+// name, its mark and its links (see Removed.Held).
 func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	var out Removed
 	if err := checkLab(lab); err != nil {
@@ -78,8 +78,8 @@ func heldError(lab string, held map[string][]int) error {
 	return fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
 }
 
-// removal is a set of namespaces about to be removed, held open so that all can
-// be dropped at one instant: the kernel takes what waits as one batch.
+// removal is a set of namespaces to be removed, held open so that all can
+// be dropped at one instant: the kernel removes all that wait as one batch.
 type removal struct {
 	names   []string
 	handles []netns.NsHandle
@@ -87,7 +87,7 @@ type removal struct {
 }
 
 // openSet opens namespaces by name and checks the mark again on what was
-// opened: a name may have changed hands since the scan.
+// opened: since the scan, a name may have been given to another namespace.
 func openSet(lab string, names []string) (*removal, error) {
 	r := &removal{byInode: map[uint64]string{}}
 	err := onThread(func() error {
@@ -138,8 +138,8 @@ func (r *removal) close() {
 	r.handles = nil
 }
 
-// clear takes the links and the mark out of the namespaces that live on: their
-// neighbours may live on, too, and what is left is nobody's lab.
+// clear removes the links and the mark from the namespaces that continue to exist: their
+// neighbours may exist too, and what is left belongs to no lab.
 func (r *removal) clear(held map[string][]int) error {
 	return onThread(func() error {
 		var errs []error
@@ -152,8 +152,8 @@ func (r *removal) clear(held map[string][]int) error {
 	})
 }
 
-// clearNamespace works on onThread's thread. What somebody else has put into the
-// namespace stays.
+// clearNamespace works on onThread's thread. It leaves what other programs have put into
+// the namespace.
 func clearNamespace(h netns.NsHandle, name string) error {
 	if err := enter(h, name); err != nil {
 		return err
@@ -174,7 +174,7 @@ func clearNamespace(h netns.NsHandle, name string) error {
 		var b rtnl.Batch
 		b.Begin(unix.RTM_DELLINK, 0, "delete", l.name)
 		ifinfo(&b, l.index, 0)
-		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // its other end took it along
+		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // removed together with its other end
 			return fmt.Errorf("namespace %s: %w", name, err)
 		}
 	}
@@ -200,7 +200,7 @@ func (r *removal) release(ctx context.Context, held map[string][]int) error {
 	}
 	var w *watch
 	if watched >= 0 {
-		// The kernel takes namespaces in the order they were dropped, so the
+		// The kernel removes namespaces in the order in which they were dropped, so the
 		// one to watch is dropped last.
 		last := len(r.names) - 1
 		r.names[watched], r.names[last] = r.names[last], r.names[watched]
@@ -276,8 +276,8 @@ func removeFiles(lab string, planned []string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// holders finds processes inside namespaces, by inode. Processes that end or
-// belong to others while we look are passed over.
+// holders finds processes inside namespaces, by inode. It skips processes that end
+// meanwhile or that belong to other namespaces by then.
 func holders(byInode map[uint64]string) (map[string][]int, error) {
 	held := map[string][]int{}
 	if len(byInode) == 0 {
@@ -303,7 +303,7 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 	return held, nil
 }
 
-// lastHolders gives processes that were told to end a moment to do so, unless they may stay.
+// lastHolders waits a moment for processes that are ending, unless they may stay.
 func lastHolders(ctx context.Context, byInode map[uint64]string, leave bool) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
@@ -319,10 +319,10 @@ func lastHolders(ctx context.Context, byInode map[uint64]string, leave bool) (ma
 	}
 }
 
-// watch tells when the kernel has taken a namespace apart: one end of a veth
-// pair lies in it, and when that is destroyed the other end vanishes here.
+// watch reports when the kernel has removed a namespace: one end of a veth
+// pair is in it, and when that end is destroyed, the other end disappears here.
 type watch struct {
-	// updates come over a socket that is the only hold on a namespace without a name.
+	// updates come over a socket, which alone keeps a namespace without a name alive.
 	updates chan netlink.LinkUpdate
 	done    chan struct{}
 }
@@ -356,8 +356,8 @@ func (w *watch) close() {
 	}
 }
 
-// goneTime is how long the kernel may take: a second for a thousand links on a busy
-// host. What takes longer is held by something.
+// goneTime is how long the kernel may take: a thousand links take a second on a busy
+// host. If it takes longer, something holds the namespace.
 const goneTime = 15 * time.Second
 
 var errStillHeld = errors.New("an open descriptor or socket somewhere holds a namespace")
@@ -385,7 +385,7 @@ func (f *Fabric) undo(ctx context.Context) error {
 	r := &removal{byInode: map[uint64]string{}}
 	var files []string
 	var errs []error
-	others := map[string][]int{} // what is adopted lives on as long as its owner wants
+	others := map[string][]int{} // the owner decides how long an adopted namespace exists
 	for i := range f.ns {
 		n := &f.ns[i]
 		switch {
@@ -394,7 +394,7 @@ func (f *Fabric) undo(ctx context.Context) error {
 				others[n.name] = []int{0}
 			}
 			errs = append(errs, r.add(n.name, n.handle))
-			n.handle = netns.None() // now r's
+			n.handle = netns.None() // r owns the handle now
 		case n.made.file:
 			files = append(files, n.name)
 		}

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marked is a namespace file and what its mark says; lab is empty when it has none.
+// marked is a namespace file and its mark; lab is empty when it has none.
 type marked struct {
 	name          string
 	lab, id, node string
@@ -84,14 +84,14 @@ func loAlias() (string, error) {
 }
 
 // scan reads the marks of all named namespaces, sorted by name. Those that
-// cannot be read are left out: they are not ours as far as anyone can tell.
+// cannot be read are left out, because nothing shows that they are ours.
 func scan() ([]marked, error) {
 	entries, err := os.ReadDir(NetnsDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("list namespaces: %w", err)
 	}
 	if len(entries) == 0 {
-		return nil, nil // for which nobody needs rights
+		return nil, nil // this needs no rights
 	}
 	var found []marked
 	err = onThread(func() error {

@@ -37,7 +37,7 @@ func ideal(payload int, rate fabric.BitsPerSecond) time.Duration {
 func tierTree(tier int, rate fabric.BitsPerSecond) (*scenarios.Scenario, float64) {
 	s := smallTree()
 	if tier == 0 {
-		// Two instances a server, joined by an NVLink as slow as a NIC here.
+		// Two instances per server, joined by an NVLink as slow as a NIC here.
 		s.Placement = scenarios.Placement{Prefill: []int{0}, Decode: []int{1}}
 		s.Topology.NVLinkRate = s.Topology.NICRate
 		return s, float64(s.Topology.NVLinkRate) / float64(rate)
@@ -52,7 +52,7 @@ func tierTree(tier int, rate fabric.BitsPerSecond) (*scenarios.Scenario, float64
 type measurement struct {
 	tier   int
 	rate   fabric.BitsPerSecond
-	burst  time.Duration // what the narrowest link's bucket is worth at its rate
+	burst  time.Duration // the time of the narrowest link's bucket at its rate
 	conn   connection
 	sizes  []int
 	rounds map[int][][]float64 // by size and round: completion times relative to ideal, sorted
@@ -84,9 +84,9 @@ const tolerance = 0.02
 func median(round []float64) float64 { return round[len(round)/2] }
 
 // run measures each size on the warm connection in rounds: seven transfers where
-// that takes little, else one. What counts is a round's median. A neighbour on
+// that takes little time, else one. A round's median counts. Other load on
 // the CPU can spoil a round, so there are up to three, and the last one is
-// judged; a shaper at fault spoils them all.
+// judged; a faulty shaper spoils them all.
 func (m *measurement) run() {
 	for _, size := range m.sizes {
 		for range 3 {
@@ -146,7 +146,7 @@ func TestALoneTransferTakesItsIdealTime(t *testing.T) {
 		tiers []int
 		rates []fabric.BitsPerSecond
 	}{
-		// The fastest one at a time: together they would measure this host's CPUs.
+		// The fastest run one at a time: together they would measure this host's CPUs.
 		{"tier 0 at 400 Mbit/s", []int{0}, []fabric.BitsPerSecond{400e6}},
 		{"tier 1 at 400 Mbit/s", []int{1}, []fabric.BitsPerSecond{400e6}},
 		{"tier 2 at 400 Mbit/s", []int{2}, []fabric.BitsPerSecond{400e6}},
@@ -253,8 +253,8 @@ func (c *capture) drain(t *testing.T) (got []arrival) {
 	}
 }
 
-// onWire is what an unsegmented packet of n bytes is in frames: each segment
-// after the first has 66 bytes of headers of its own.
+// onWire is the size in frames of an unsegmented packet of n bytes: each segment
+// after the first has its own 66 bytes of headers.
 func onWire(n int) int {
 	if n <= fabric.FrameBytes {
 		return n
@@ -280,8 +280,8 @@ func TestNoWindowCarriesMoreThanItsRateAndOneBurst(t *testing.T) {
 			burst := plan.Egress(plan.EqualCostPaths(src, dst)[0][2]).Shape.BurstBytes
 			const window = 20 * time.Millisecond
 			allowed := int(rate.BytesPerSecond()*window.Seconds()) + burst
-			// A receiver that is kept from its CPU stamps late what came in time,
-			// and so sees bunches that were none on the wire: three tries.
+			// A receiver without CPU stamps packets late that came in time,
+			// and so sees bursts that were not on the wire: three tries.
 			worst := math.MaxInt
 			for try := 0; try < 3 && worst > allowed; try++ {
 				// The idle time fills every bucket, and lets the kernel switch time
@@ -338,7 +338,7 @@ func TestClassesFillTheLinkAndGiveBackgroundItsShare(t *testing.T) {
 		return float64(last.Sub(start)) / float64(ideal(size, rate))
 	}
 	alone := math.MaxFloat64
-	for try := 0; try < 3 && alone > 1+tolerance; try++ { // a busy neighbour can only lengthen it
+	for try := 0; try < 3 && alone > 1+tolerance; try++ { // other load can only lengthen it
 		alone = min(alone, took())
 	}
 	assert.InDelta(t, 1, alone, tolerance, "a class may use what others leave")
@@ -379,7 +379,7 @@ func mustTOS(t *testing.T, c syscall.Conn, tos int) {
 	require.NoError(t, err)
 }
 
-// constant sends full frames at a mean rate in bits a second until stopped.
+// constant sends full frames at a mean rate in bits per second until stopped.
 func constant(c *net.UDPConn, to netip.Addr, rate float64, stop <-chan struct{}) {
 	payload := make([]byte, fabric.MTU-28)
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -393,7 +393,7 @@ func constant(c *net.UDPConn, to netip.Addr, rate float64, stop <-chan struct{})
 		}
 		for due := int(time.Since(start).Seconds() * rate / 8 / fabric.FrameBytes); sent < due; sent++ {
 			if _, err := c.WriteToUDPAddrPort(payload, netip.AddrPortFrom(to, dataPort)); err != nil {
-				return // the counters will tell
+				return // the counters will show it
 			}
 		}
 	}

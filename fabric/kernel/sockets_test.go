@@ -65,8 +65,8 @@ type connection struct {
 	out, in *net.TCPConn
 }
 
-// mustConnect dials from a source port and exchanges a byte, so that what is
-// measured later begins on an established path.
+// mustConnect dials from a source port and exchanges a byte, so that later
+// measurements begin on an established connection.
 func mustConnect(tb testing.TB, f *kernel.Fabric, src, dst fabric.NodeID, l *net.TCPListener, sport uint16) connection {
 	tb.Helper()
 	return mustConnectWith(tb, f, src, dst, l, sport, "cubic")
@@ -138,7 +138,7 @@ func (k connection) transfer(n int) (last time.Time, err error) {
 	return last, <-sent
 }
 
-// mustUDP opens a UDP socket on a host's first address; 0 is any port.
+// mustUDP opens a UDP socket on a host's first address; port 0 means any port.
 func mustUDP(tb testing.TB, f *kernel.Fabric, host fabric.NodeID, port uint16) *net.UDPConn {
 	tb.Helper()
 	var c *net.UDPConn
@@ -189,7 +189,7 @@ func mustSettle(tb testing.TB, f *kernel.Fabric) map[string]kernel.PortCounters 
 		}
 		require.True(tb, time.Now().Before(deadline), "queues do not empty")
 		before = now
-		<-time.After(20 * time.Millisecond) // packets between queues are in none
+		<-time.After(20 * time.Millisecond) // packets between queues are in no queue
 	}
 }
 

@@ -35,10 +35,10 @@ type sysctl struct {
 const skbOverhead = 1 << 10
 
 // fairSenders makes a host's own queue serve its connections in turn, as a NIC serves
-// queue pairs: each sends packets of one size and has two of them in the queue at most. Left
-// alone a connection that is faster sends larger packets and holds more of the queue,
-// and so stays faster: four that share a NIC whose rate they just fill ended at times
-// from a half to twice the fair one.
+// queue pairs: each sends packets of one size and has at most two of them in the queue.
+// Otherwise a faster connection sends larger packets, holds more of the queue,
+// and so remains faster: four connections that just fill a NIC ended at
+// half to twice the fair time.
 func fairSenders(p *fabric.Plan, n *fabric.Node) []sysctl {
 	segments := 0
 	for _, port := range p.Ports[n.ID] {
@@ -81,8 +81,8 @@ func sysctls(p *fabric.Plan, n *fabric.Node, f Features) []sysctl {
 	return out
 }
 
-// detectFeatures looks for what not every kernel has. The files of settings are
-// there in every namespace or in none.
+// detectFeatures looks for features that not every kernel has. The files of settings
+// exist in every namespace or in none.
 func detectFeatures(plan *fabric.Plan, opt Options) Features {
 	has := func(key string) bool {
 		_, err := os.Stat("/proc/sys/net/" + key)

@@ -134,7 +134,7 @@ func TestECNOfTCPStaysInItsClass(t *testing.T) {
 	last := plan.LinkName(path[5])
 	frames := math.Ceil(payload / 1448.0)
 	got := float64(now[last].KV.Bytes - before[last].KV.Bytes)
-	// Only retransmissions may add to it, and the queues hold most of a first window.
+	// Only retransmissions may add to it, and the queues can hold most of a first window.
 	assert.GreaterOrEqual(t, got, payload+66*frames)
 	assert.LessOrEqual(t, got, 1.02*(payload+66*frames))
 	assert.Equal(t, before[last].Other.Bytes, now[last].Other.Bytes, "no data packet in another class")

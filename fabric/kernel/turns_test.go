@@ -30,8 +30,8 @@ func fairTree(rate fabric.BitsPerSecond, queueing string, background bool) (*sce
 	return s, scale
 }
 
-// A newcomer to a link whose queue another flow has filled gets its half at once where
-// flows take turns, and waits behind that queue where they do not.
+// A new flow on a link whose queue another flow has filled gets its half at once where
+// flows take turns; otherwise it waits behind that queue.
 func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
 	ktest.Need(t, "flow-queues")
 	if testing.Short() {
@@ -56,7 +56,7 @@ func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
 				mustTOS(t, k.out, plan.KVDSCP<<2)
 			}
 			var late float64
-			for range 4 { // the first is a warm-up; a neighbour on the CPU can spoil one
+			for range 4 { // the first is a warm-up; other load on the CPU can spoil one
 				late = mustCome(t, incumbent, newcomer, rate)
 				t.Logf("the newcomer took %.2f times what half the link would", late)
 				if tc.queueing == scenarios.QueueingFair && late > 0.93 && late < 1.07 {
@@ -78,8 +78,8 @@ func TestANewcomerHasItsShareWhereFlowsTakeTurns(t *testing.T) {
 	}
 }
 
-// mustCome sends 4 MB and, some time later, 500 kB beside them, and returns the second
-// transfer's time relative to that on half the link.
+// mustCome sends 4 MB and, some time later, 500 kB over the same link. It returns the
+// second transfer's time relative to its time on half the link.
 func mustCome(t *testing.T, incumbent, newcomer connection, rate fabric.BitsPerSecond) float64 {
 	t.Helper()
 	const long, short = 4_000_000, 500_000

@@ -10,7 +10,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric"
 )
 
-// NetnsDir is where namespaces have their names, shared with "ip netns".
+// NetnsDir is the folder of the namespaces' names, shared with "ip netns".
 const NetnsDir = "/run/netns"
 
 // markPrefix begins the alias of the loopback interface in each namespace of ours.
@@ -24,7 +24,7 @@ var (
 	nodeName = regexp.MustCompile(`^([pdi][0-9]+|b[0-9]+-[0-9]+|(tor|agg|core)[0-9]+-[0-9]+)$`)
 )
 
-// ValidLab reports whether a name can be a lab's. Names also come from the command
+// ValidLab reports whether a lab can have this name. Names also come from the command
 // line and end up in file paths.
 func ValidLab(lab string) bool { return labName.MatchString(lab) }
 
@@ -48,23 +48,23 @@ func Names(lab string, plan *fabric.Plan) []string {
 // Options steer Apply, Open, Inspect and Remove. The zero value is useful.
 type Options struct {
 	// Journal, if set, is called by Apply once, after all checks and before
-	// the first thing is made, with the names of all namespaces to come. Its
-	// error stops Apply with nothing made.
+	// anything is made, with the names of all namespaces that Apply will make. Its
+	// error stops Apply before it makes anything.
 	Journal func(names []string) error
-	// Planned lists names that a journal says were going to be made; Remove
+	// Planned lists the planned names of a journal; Remove
 	// then also deletes empty plain files of these names. Names that are not
 	// LAB.NODE of the lab being removed are ignored.
 	Planned []string
-	// Leave lets processes stay in the namespaces that Remove takes the name, the mark
-	// and the links of. Without it they are an error, after a moment to end in.
+	// Leave allows processes in the namespaces whose name, mark and links Remove
+	// removes. Without it they are an error if they do not end soon.
 	Leave bool
-	// Adopt gives nodes the network namespaces that exist for them already, as the
-	// path of each: a container's, say. Apply names, marks and wires such a namespace
-	// where it is, instead of making one. Its owner must keep it alive until Apply
-	// has returned, and end it himself when Apply fails, which takes away the
-	// name and the links but cannot clear the rest.
+	// Adopt has, by node, the paths of network namespaces that exist already, for
+	// example a container's. Apply names and marks such a namespace and creates the
+	// links in it, instead of making one. Its owner must keep it alive until Apply
+	// has returned. When Apply fails, it removes the name and the links but cannot
+	// clear the rest; then the owner must end the namespace.
 	Adopt map[fabric.NodeID]string
-	// Workers creates namespaces on so many threads; 0 means two.
+	// Workers is the number of threads that create namespaces; 0 means two.
 	Workers int
 	// NoHashSeed treats the kernel as one before Linux 6.11, without a seed of
 	// its own for each switch (see Features.HashSeed). Give Open and Inspect
@@ -72,11 +72,11 @@ type Options struct {
 	NoHashSeed bool
 }
 
-// Features is what the kernel has of the things that a fabric can do without.
+// Features says which optional features the kernel has.
 type Features struct {
 	// HashSeed: each switch has its own ECMP seed (fib_multipath_hash_seed,
 	// Linux 6.11). Without it, switches above the rack leave the destination
-	// address out of the hash, which decorrelates the layers less well.
+	// address out of the hash, which makes the layers less independent.
 	HashSeed bool `json:"hash_seed"`
 	// ToRHashFields and AggHashFields are the fib_multipath_hash_fields in
 	// force: 0x37 is addresses, protocol and ports.
@@ -105,8 +105,8 @@ type Flow struct {
 
 // QueueCounters are what one queue has done since it was made. Bytes and
 // Packets count what left it: Ethernet frames with their 14-byte header, each
-// segment of an offloaded packet for itself. Drops counts what it refused, Marks
-// what it marked (ECN): packets as they were handed to it, each up to a sender's
+// segment of an offloaded packet separately. Drops counts the packets that it refused,
+// Marks those that it marked (ECN): packets as they arrived, each up to a sender's
 // segment bound.
 type QueueCounters struct {
 	Bytes, Packets uint64
@@ -120,7 +120,7 @@ type QueueCounters struct {
 type PortCounters struct {
 	// Node and Port index Plan.Nodes and the node's ports.
 	Node, Port int
-	// At is when they were read: a poll of a large fabric takes a while.
+	// At is when they were read: a poll of a large fabric takes some time.
 	At time.Time
 	// QueueCounters are the port's total.
 	QueueCounters
@@ -134,29 +134,29 @@ type Namespace struct {
 	Name  string // in NetnsDir: LAB.NODE
 	Node  string
 	Path  string // for setns and "ip netns"
-	Inode uint64 // the same as of /proc/PID/ns/net of a process inside
+	Inode uint64 // that of /proc/PID/ns/net of a process inside
 }
 
-// Removed says what Remove did.
+// Removed reports what Remove did.
 type Removed struct {
 	Namespaces []string // names of namespaces that carried the lab's mark
 	Files      []string // names of empty plain files, left by an interrupted Apply
-	// Held maps namespaces that processes still live in to their process ids.
-	// Such a namespace has lost its name, its mark and its links, and ends with them.
+	// Held maps namespaces to the process ids of the processes that still run in them.
+	// Such a namespace has no name, mark or links any more, and ends with these processes.
 	Held map[string][]int
-	// Notes are sentences about what had to be guessed or was left alone.
+	// Notes are sentences about what Remove had to guess or left alone.
 	Notes []string
 }
 
 // Empty reports whether there was nothing to remove.
 func (r Removed) Empty() bool { return len(r.Namespaces) == 0 && len(r.Files) == 0 }
 
-// Damage is what a standing lab lacks of its plan.
+// Damage lists what a standing lab lacks compared with its plan.
 type Damage struct {
 	Namespaces []string // names of planned namespaces that do not exist
 	Foreign    []string // planned names that exist but do not carry the lab's mark
 	Links      []string // "NODE port NAME" of planned interfaces that do not exist
-	// Other is whatever else differs, as Verify says it.
+	// Other is every other difference, in Verify's words.
 	Other []string
 }
 
@@ -186,10 +186,10 @@ func (d Damage) String() string {
 	return strings.Join(parts, "; ")
 }
 
-// InUseError says that a name which a lab needs exists already.
+// InUseError means that a name which a lab needs exists already.
 type InUseError struct {
 	Lab    string
-	Object string // the path that is taken
+	Object string // the path that exists
 	Owner  string // the lab whose mark it carries, empty when it is not ours
 }
 
@@ -202,7 +202,7 @@ func (e *InUseError) Error() string {
 	}
 }
 
-// DamagedError says that a lab to be opened is not whole.
+// DamagedError means that parts of a lab to be opened are missing.
 type DamagedError struct {
 	Lab    string
 	Damage Damage
@@ -238,15 +238,15 @@ type Difference struct {
 // String is the whole finding in one line.
 func (d Difference) String() string { return d.Node + " " + d.Object + ": " + d.Text }
 
-// DiffersError says that the kernel holds something else than was planned, as opposed
-// to not being able to tell.
+// DiffersError means that the kernel holds something else than was planned. Another error
+// means that this could not be found out.
 type DiffersError struct {
 	Differences []Difference // at least one
 }
 
 func (e *DiffersError) Error() string { return e.First(len(e.Differences)) }
 
-// First puts the first n differences into one line, and how many more there are.
+// First puts the first n differences into one line, with the number of the others.
 func (e *DiffersError) First(n int) string {
 	n = min(n, len(e.Differences))
 	parts := make([]string, n)

@@ -17,11 +17,11 @@ import (
 // Verify reads everything back from the kernel and compares it with the plan:
 // interfaces, addresses, neighbours, shaping, filters, routes, rules and
 // settings of every node, and the number of equal-cost paths of every pair of
-// hosts by following the routes read. What differs is a *DiffersError.
+// hosts by following the routes read. Differences are a *DiffersError.
 func (f *Fabric) Verify(ctx context.Context) error {
 	var diffs []Difference
 	routes := make([][]kernelRoute, len(f.ns))
-	// One thread for all nodes: one for each would cost some 0.2 ms per node.
+	// One thread serves all nodes: a thread per node would cost about 0.2 ms each.
 	err := onThread(func() error {
 		for i := range f.ns {
 			if err := ctx.Err(); err != nil {
@@ -56,7 +56,7 @@ func (f *Fabric) Verify(ctx context.Context) error {
 }
 
 // verifyLookups asks the kernel to route one flow of every host, as packets
-// would be: routes that are all right and yet lead elsewhere would show here.
+// would be. This finds routes that are as planned but lead elsewhere.
 func (f *Fabric) verifyLookups() (diffs []Difference) {
 	var hosts []fabric.NodeID
 	for i := range f.plan.Nodes {
@@ -99,7 +99,7 @@ func (f *Fabric) verifyNode(n *fabric.Node) (diffs []Difference, err error) {
 	return append(diffs, d...), err
 }
 
-// difference words one finding about a node's object.
+// difference puts one finding about a node's object into words.
 func difference(n *fabric.Node, object, format string, args ...any) Difference {
 	return Difference{Node: n.Name, Object: object, Text: fmt.Sprintf(format, args...)}
 }

@@ -206,11 +206,11 @@ func (f *Fabric) verifyPaths(ctx context.Context, routes [][]kernelRoute) (diffs
 	return diffs, nil
 }
 
-// maxHops is more than any path has: a walk that is longer goes in circles.
+// maxHops is more than any path has: a longer walk is a loop.
 const maxHops = 8
 
-// waysTo counts the ways from a node to a host's first address; 0 where no
-// route leads on, or they go in circles. ways remembers counts, -1 unknown.
+// waysTo counts the ways from a node to a host's first address; 0 where there is
+// no route, or routes form a loop. ways remembers counts, -1 unknown.
 func (f *Fabric) waysTo(routes [][]kernelRoute, ways []int, from fabric.NodeID, dst *fabric.Node, depth int) int {
 	if from == dst.ID {
 		return 1

@@ -21,9 +21,9 @@ const (
 // create flags of requests for things that must not exist yet.
 const createNew = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 
-// ifindexOf is a port's interface index. We choose it ourselves, so that no
-// namespace need be listed to learn it: even at the lower end of a link, odd
-// at the upper. The ends must differ: the kernel delays news of a carrier by
+// ifindexOf is a port's interface index. We choose it ourselves, so we need not list
+// the namespaces to learn it: even at the lower end of a link, odd
+// at the upper. The ends must differ: the kernel delays a carrier event by
 // up to a second where an interface and its peer have the same index.
 func ifindexOf(plan *fabric.Plan, p *fabric.Port) uint32 {
 	index := uint32(2*p.Index + loIndex + 1)
@@ -44,9 +44,9 @@ func portOf(ifindex uint32) int {
 // hardwarePrefix begins the MAC of every port of ours: locally administered.
 const hardwarePrefix = "\x02\x4b"
 
-// hardwareAddr is a port's MAC, from its link and end, known in advance so that
-// neighbours can be permanent. With them no ARP request delays a first packet, and
-// counters hold nothing but the lab's traffic.
+// hardwareAddr is a port's MAC. It follows from the port's link and end, so neighbours can
+// be permanent. Then no ARP request delays a first packet, and
+// counters contain only the lab's traffic.
 func hardwareAddr(plan *fabric.Plan, p *fabric.Port) []byte {
 	end := byte(0)
 	if plan.HopOf(p).Reverse {
@@ -56,7 +56,7 @@ func hardwareAddr(plan *fabric.Plan, p *fabric.Port) []byte {
 	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(l >> 16), byte(l >> 8), byte(l), end}
 }
 
-// ifinfo appends an ifinfomsg; flags are set, others left as they are.
+// ifinfo appends an ifinfomsg; flags are set, other flags remain as they are.
 func ifinfo(b *rtnl.Batch, index, flags uint32) {
 	b.U8(unix.AF_UNSPEC, 0)
 	b.U16(0)
@@ -75,7 +75,7 @@ func linkAttrs(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
 	}
 }
 
-// addVeth asks, in the namespace of end A, for a link whose end B is born in
+// addVeth requests, in the namespace of end A, a link whose end B is created in
 // the namespace peer.
 func addVeth(b *rtnl.Batch, plan *fabric.Plan, l *fabric.Link, peer netns.NsHandle) {
 	b.Begin(unix.RTM_NEWLINK, createNew, "create veth", plan.LinkName(fabric.Hop{Link: l.ID}))
@@ -143,7 +143,7 @@ func addRoute(b *rtnl.Batch, plan *fabric.Plan, n *fabric.Node, r *fabric.Route)
 		b.Attr(unix.RTA_PREFSRC, a[:])
 	}
 	if !n.IsSwitch() {
-		// As the sysctl does on newer kernels; a metric counts only when locked.
+		// The sysctl does this on newer kernels; a metric counts only when locked.
 		b.Nest(unix.RTA_METRICS)
 		b.AttrU32(unix.RTAX_LOCK, 1<<unix.RTAX_RTO_MIN)
 		b.AttrU32(unix.RTAX_RTO_MIN, rtoMinMillis)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// run does what is due by t and lets time pass to t.
+// run does what is due by t and moves the time to t.
 func (d *Decode) run(t time.Duration) {
 	d.now = max(d.now, t)
 	for d.due >= 0 {
@@ -20,8 +20,8 @@ func (d *Decode) run(t time.Duration) {
 	}
 }
 
-// handOut counts the tokens of the iteration that ends at the anchor: it tells
-// first tokens and lets finished sequences go.
+// handOut counts the tokens of the iteration that ends at the anchor: it reports
+// first tokens and removes finished sequences.
 func (d *Decode) handOut() {
 	at := d.seg.anchor
 	for i := 0; i < len(d.batch); {

@@ -1,14 +1,14 @@
 package engine
 
 // cache accounts for an instance's KV memory in blocks. A block is private
-// (bytes on their way, output, prompt without id) or it is in the prefix cache
-// under its id, then pinned by the requests that use it or, with no pin, evictable:
+// (bytes under way, output, prompt without id) or it is in the prefix cache
+// under its id. There it is pinned by the requests that use it or, with no pin, evictable:
 //
 //	free + private + pinned + evictable = capacity
 //
 // Evictable blocks form a list, the least recently used first. A request
-// unpins its chain from the end to the start, and whoever pins a block pins
-// all before it; so a block always stands in the list before its parent, and
+// unpins its chain from the end to the start, and a request that pins a block pins
+// all blocks before it. So a block is always in the list before its parent, and
 // evicting from the front keeps the cached set prefix-closed.
 type cache struct {
 	capacity  int64
@@ -30,14 +30,14 @@ func newCache(capacity int64) *cache {
 	return c
 }
 
-// free returns the blocks that nobody holds, not even the cache.
+// free returns the number of blocks that neither a request nor the cache holds.
 func (c *cache) free() int64 { return c.capacity - c.private - int64(len(c.entries)) }
 
 // available returns the blocks that a reservation could get.
 func (c *cache) available() int64 { return c.free() + c.evictable }
 
 // hits returns how many leading blocks are cached, and how many different ones
-// among them are evictable: pinning them takes them from what is available.
+// among them are evictable: pinned blocks are no longer available.
 func (c *cache) hits(ids []uint64) (n int, evictable int64) {
 	for _, id := range ids {
 		b, ok := c.entries[id]
@@ -45,7 +45,7 @@ func (c *cache) hits(ids []uint64) (n int, evictable int64) {
 			break
 		}
 		if b.pins == 0 {
-			b.pins = -1 // counted, should the id be named twice; taken back below
+			b.pins = -1 // counted already if the id occurs twice; undone below
 			evictable++
 		}
 		n++
@@ -58,7 +58,7 @@ func (c *cache) hits(ids []uint64) (n int, evictable int64) {
 	return n, evictable
 }
 
-// pin keeps a cached block from eviction, once more.
+// pin adds a pin to a cached block, which keeps it from eviction.
 func (c *cache) pin(id uint64) {
 	b := c.entries[id]
 	if b.pins == 0 {

@@ -85,7 +85,7 @@ type DecodeEvent struct {
 	ID   uint64
 	Kind DecodeKind
 	At   time.Duration
-	// Batch is how many sequences the batch holds after the event, FreeBytes what FreeBytes returns after it.
+	// Batch is how many sequences the batch holds after the event, FreeBytes the result of Decode.FreeBytes after it.
 	Batch     int
 	FreeBytes int64
 	// AdmittedAt is when the request joined the batch; 0 for CacheChanged.
@@ -113,8 +113,8 @@ type DecodeEvent struct {
 // admission FirstToken, then Finished; then Admitted in order of arrival; then
 // what the commands of that instant cause, in the order of the commands.
 //
-// Memory is counted in blocks and told in bytes. A request takes
-// ceil(prompt/BlockTokens) blocks less those the cache holds already, plus
+// Memory is counted in blocks and reported in bytes. A request takes
+// ceil(prompt/BlockTokens) blocks minus those that the cache holds already, plus
 // ceil(output/BlockTokens): output never goes into a prompt block, which others may share.
 type Decode struct {
 	cfg        DecodeConfig
@@ -125,7 +125,7 @@ type Decode struct {
 	here       map[uint64]*request
 	batch      []*request // in order of admission
 	waiting    []*request // in order of arrival
-	reserved   int        // requests whose bytes are not here
+	reserved   int        // requests whose bytes have not arrived
 	cache      *cache
 	pending    []DecodeEvent
 }
@@ -146,10 +146,10 @@ func NewDecode(c DecodeConfig) (*Decode, error) {
 	}, nil
 }
 
-// Next returns when the next event happens, false when none will by itself.
+// Next returns when the next event happens if no command comes, false when there is none.
 // Iterations that end without an event are skipped, so a driver wakes two or
-// three times a request. The instant is not after the latest told when Advance
-// has something to deliver.
+// three times per request. When Advance has something to return, the instant is not after
+// the latest one given.
 func (d *Decode) Next() (time.Duration, bool) {
 	switch {
 	case len(d.pending) > 0:
@@ -199,7 +199,7 @@ func (d *Decode) FreeBytes() int64 { return d.bytes(d.cache.available()) }
 // MemoryBytes returns the capacity: MemoryBytes of the configuration in whole blocks.
 func (d *Decode) MemoryBytes() int64 { return d.bytes(d.cache.capacity) }
 
-// bytes converts blocks, saturating: what a request asks for may exceed any memory.
+// bytes converts blocks, saturating: a request may ask for more than any memory.
 func (d *Decode) bytes(blocks int64) int64 {
 	if blocks > math.MaxInt64/d.blockBytes {
 		return math.MaxInt64
@@ -207,7 +207,7 @@ func (d *Decode) bytes(blocks int64) int64 {
 	return blocks * d.blockBytes
 }
 
-// emit fills in what every event carries and keeps it for Advance.
+// emit fills in the fields of every event and keeps the event for Advance.
 func (d *Decode) emit(e DecodeEvent) {
 	e.Batch, e.FreeBytes = len(d.batch), d.FreeBytes()
 	d.pending = append(d.pending, e)

@@ -12,7 +12,7 @@ import (
 // step30 makes every iteration take 30 ms.
 var step30 = Model{PrefillBase: 200 * ms, DecodeBase: 30 * ms}
 
-// small is 16 blocks of 4 tokens at 10 bytes a token: 40 bytes a block.
+// small is 16 blocks of 4 tokens at 10 bytes per token: 40 bytes per block.
 func small(m Model, batch int) DecodeConfig {
 	return DecodeConfig{Model: m, MaxBatch: batch, MemoryBytes: 640, KVBytesPerToken: 10, BlockTokens: 4}
 }
@@ -24,7 +24,7 @@ func mustDecode(tb testing.TB, c DecodeConfig) *Decode {
 	return d
 }
 
-// bring reserves and lets the bytes arrive at once; it returns the hit.
+// bring makes a reservation whose bytes arrive at once; it returns the hit.
 func bring(tb testing.TB, d *Decode, now time.Duration, r Reservation) int {
 	tb.Helper()
 	hit, err := d.Reserve(now, r)
@@ -39,7 +39,7 @@ type told struct {
 	at   time.Duration
 }
 
-// story strips events to who, what and when, leaving out the cache.
+// story reduces events to request, kind and time, without those of the cache.
 func story(events []DecodeEvent) []told {
 	var out []told
 	for _, e := range events {

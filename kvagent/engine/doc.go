@@ -1,6 +1,6 @@
-// Package engine is the instance model of a disaggregated LLM server: what a
-// prefill and a decode instance do with their time and memory, as state
-// machines that are told the time.
+// Package engine is the instance model of a disaggregated LLM server: how a
+// prefill and a decode instance use time and memory, as state
+// machines that get the time from their caller.
 //
 // There is no clock, no goroutine and no randomness here. Every method takes
 // now, the paper time since the trial's start; a driver with real timers and a
@@ -10,14 +10,14 @@
 //
 // # Driving a machine
 //
-// Tell it what happens (Submit, Reserve, Arrive, Release, Cancel), ask Next for
-// the next instant worth waking at, and collect with Advance what happened up
+// Report what happens (Submit, Reserve, Arrive, Release, Cancel), ask Next for
+// the instant of the next event, and collect with Advance the events up
 // to now. After each command call Advance with the same now: commands may
 // cause events at once. Advance may be called late or seldom; every event
 // carries the exact model time at which it happened. An instant earlier than
-// one already told is taken as the latest told: time never runs backwards.
+// the latest one given counts as that latest one: time never runs backwards.
 //
-// # Edges
+// # Limits
 //
 // The package knows tokens, blocks, bytes and durations; it does not know
 // networks, requests' routes or policies. Bytes and durations are those of the

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// Errors of the machines; ask with errors.Is.
+// Errors of the machines; compare with errors.Is.
 var (
 	// ErrNoMemory: a reservation needs more than is free. Always a *NoMemoryError.
 	ErrNoMemory = errors.New("not enough KV memory")
-	// ErrDuplicate: a request with that id is here and unfinished.
+	// ErrDuplicate: there is an unfinished request with that id.
 	ErrDuplicate = errors.New("request is already here")
 	// ErrUnknown: no unfinished request has that id.
 	ErrUnknown = errors.New("request is not here")
-	// ErrArrived: the bytes of that request were here before.
+	// ErrArrived: the bytes of that request have arrived already.
 	ErrArrived = errors.New("request has arrived before")
 	// ErrInvalid: an argument is out of range; the text says which.
 	ErrInvalid = errors.New("invalid argument")

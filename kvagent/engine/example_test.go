@@ -25,7 +25,7 @@ func ExampleDecode() {
 			return
 		}
 		fmt.Printf("request %d: transfer %d of 1000 tokens\n", id, 1000-hit)
-		if err := d.Arrive(time.Duration(id)*20*time.Millisecond, id); err != nil { // when the last byte is here
+		if err := d.Arrive(time.Duration(id)*20*time.Millisecond, id); err != nil { // when the last byte has arrived
 			fmt.Println(err)
 			return
 		}

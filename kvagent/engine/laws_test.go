@@ -22,7 +22,7 @@ type script struct {
 	held    map[uint64]bool // blocks according to CacheChanged events of walk
 }
 
-// prefixes gives chains of a forest in which equal id means equal prefix.
+// prefixes gives chains of a forest, where equal id means equal prefix.
 func prefixes(rng *rand.Rand, blocks int) []uint64 {
 	var out []uint64
 	node := uint64(rng.IntN(3)) + 1
@@ -160,9 +160,9 @@ func (s *script) finish(t *testing.T) {
 	require.Zero(t, s.walk.Reservations()+s.walk.Queue()+s.walk.Batch())
 }
 
-// Random commands obey the laws: memory is conserved, the cache is told
-// completely and is prefix-closed, nothing is lost, and neither the stepping
-// nor the skipping of iterations changes any time.
+// Random commands obey the laws: memory is conserved, every change of the cache is
+// reported, the cache is prefix-closed, nothing is lost, and neither stepping through
+// iterations nor skipping them changes any time.
 func TestDecodeLaws(t *testing.T) {
 	t.Parallel()
 	models := []Model{step30, paperFit, {DecodeBase: 7, DecodePerSequence: 3, DecodePerContextTokenNs: 2}, {DecodeBase: 20 * ms, DecodePerContextTokenNs: 1000}}
@@ -199,8 +199,8 @@ func TestDecodeLaws(t *testing.T) {
 	}
 }
 
-// With a fractional cost of context the walk rounds every iteration and the
-// machine once a segment: they differ by no more than a nanosecond a token.
+// With a fractional cost of context the walker rounds every iteration and the
+// machine once per segment: they differ by at most one nanosecond per token.
 func TestContextRoundingStaysBelowANanosecondAToken(t *testing.T) {
 	t.Parallel()
 	m := Model{DecodeBase: ms, DecodePerContextTokenNs: 24.7}
@@ -215,8 +215,8 @@ func TestContextRoundingStaysBelowANanosecondAToken(t *testing.T) {
 	require.Equal(t, w.story[1], got[1], "the first token is exact")
 }
 
-// FuzzDecode feeds arbitrary commands, block ids without any structure
-// included, and checks what must hold whatever the caller does.
+// FuzzDecode gives arbitrary commands, also with block ids without any structure,
+// and checks the laws that hold for every caller.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{0, 1, 8, 3, 1, 2, 1, 1, 0, 0, 0, 0, 3, 0, 40, 0, 0, 0})
 	f.Add([]byte{0, 1, 200, 3, 9, 9, 0, 2, 200, 3, 9, 9, 1, 1, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0})

@@ -22,9 +22,9 @@ const (
 type Model struct {
 	// PrefillBase is the constant part of a prefill, 0 or more.
 	PrefillBase time.Duration
-	// PrefillPerTokenNs is nanoseconds a prompt token, finite, 0 or more.
+	// PrefillPerTokenNs is nanoseconds per prompt token, finite, 0 or more.
 	PrefillPerTokenNs float64
-	// PrefillPerTokenSquaredNs is nanoseconds a squared prompt token (attention), finite, 0 or more.
+	// PrefillPerTokenSquaredNs is nanoseconds per squared prompt token (attention), finite, 0 or more.
 	PrefillPerTokenSquaredNs float64
 	// DecodeBase is the constant part of an iteration (reading the weights), 0 or more.
 	DecodeBase time.Duration
@@ -34,7 +34,7 @@ type Model struct {
 	DecodePerContextTokenNs float64
 }
 
-// Prefill returns how long a prompt of so many uncached tokens takes. Negative
+// Prefill returns how long a prompt with this number of uncached tokens takes. Negative
 // tokens count as 0; the result saturates at the largest Duration.
 func (m Model) Prefill(tokens int) time.Duration {
 	l := float64(max(tokens, 0))

@@ -11,7 +11,7 @@ import (
 
 const ms = time.Millisecond
 
-// paperFit is the model inferred from the paper: 80.1 us a prompt token, 12.5 ms + 0.1 ms x batch an iteration.
+// paperFit is the model inferred from the paper: 80.1 us per prompt token, 12.5 ms + 0.1 ms x batch per iteration.
 var paperFit = Model{PrefillPerTokenNs: 80_100, DecodeBase: 12_500 * time.Microsecond, DecodePerSequence: 100 * time.Microsecond}
 
 // measured is a fit to measurements of Llama-3-70B on four H100 under vLLM.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mode is how a prefill instance treats prompts that meet.
+// Mode is how a prefill instance serves several prompts at a time.
 type Mode string
 
 // The two modes.
@@ -90,7 +90,7 @@ func NewPrefill(c PrefillConfig) (*Prefill, error) {
 	return p, nil
 }
 
-// Submit hands over a prompt of so many uncached tokens, 0 or more. It fails
+// Submit adds a prompt with this number of uncached tokens, 0 or more. It fails
 // with ErrDuplicate while an earlier prompt of that id is not done.
 func (p *Prefill) Submit(now time.Duration, id uint64, tokens int) error {
 	p.run(now)
@@ -124,8 +124,8 @@ func (p *Prefill) Cancel(now time.Duration, id uint64) bool {
 	return true
 }
 
-// Next returns when the next event happens, false when none will by itself.
-// The instant is not after the latest told when Advance has something to deliver.
+// Next returns when the next event happens if no command comes, false when there is none.
+// When Advance has something to return, the instant is not after the latest one given.
 func (p *Prefill) Next() (time.Duration, bool) {
 	switch {
 	case len(p.pending) > 0:
@@ -151,7 +151,7 @@ func (p *Prefill) Waiting() int { return len(p.waiting) }
 // Running returns how many prompts compute.
 func (p *Prefill) Running() int { return len(p.running) }
 
-// run completes what is due by t and lets time pass to t.
+// run completes what is due by t and moves the time to t.
 func (p *Prefill) run(t time.Duration) {
 	p.now = max(p.now, t)
 	for len(p.running) > 0 && p.running[0].done <= p.now {

@@ -96,7 +96,7 @@ func TestPrefillRefusesBadInput(t *testing.T) {
 	assert.Equal(t, 1, p.Waiting())
 }
 
-// One jump to the end and a walk along Next must tell the same story, and every
+// One jump to the end and single steps along Next must give the same events, and every
 // prompt that is not cancelled is done exactly once.
 func TestPrefillJumpEqualsWalk(t *testing.T) {
 	t.Parallel()

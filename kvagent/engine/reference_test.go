@@ -2,7 +2,7 @@ package engine
 
 import "time"
 
-// walker is the slow and obvious batching model: it walks every iteration and
+// walker is the slow and simple batching model: it runs every iteration and
 // marks cancelled sequences instead of moving anchors. No memory, no cache.
 type walker struct {
 	model      Model
@@ -44,7 +44,7 @@ func (w *walker) to(t time.Duration) {
 	}
 }
 
-// begin opens an iteration at now with whoever may join.
+// begin opens an iteration at now with all sequences that may join.
 func (w *walker) begin(now time.Duration) {
 	for len(w.waiting) > 0 && len(w.batch) < w.max {
 		w.story = append(w.story, told{w.waiting[0].id, Admitted, now})

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Release is the schedule by which a prefill that is still computing gives its
-// KV cache away: piece i of Pieces is there at From + (i+1)/Pieces x (To - From).
-// No pieces: everything is there from the start. Both worlds send by it.
+// Release is the schedule by which a prefill that is still computing releases its
+// KV cache: piece i of Pieces is available at From + (i+1)/Pieces x (To - From).
+// No pieces: everything is available from the start. Both worlds send by it.
 type Release struct {
 	Pieces   int64
 	From, To time.Duration
 }
 
-// Ready tells how many of a stream's total bytes may leave at now and, unless that
+// Ready returns how many of a stream's total bytes may leave at now and, unless that
 // is all, when the next may.
 func (r Release) Ready(total int64, now time.Duration) (ready int64, next time.Duration) {
 	if r.Pieces <= 0 || now >= r.To || r.To <= r.From {
@@ -30,12 +30,12 @@ func (r Release) Ready(total int64, now time.Duration) (ready int64, next time.D
 	}
 	ready = muldiv(total, i, r.Pieces)
 	for i++; i < r.Pieces && muldiv(total, i, r.Pieces) == ready; i++ {
-		// a piece of no byte wakes nobody
+		// a piece without a byte causes no wake-up
 	}
 	return ready, r.at(i)
 }
 
-// at is when so many pieces are there, rounded up.
+// at is when this number of pieces is available, rounded up.
 func (r Release) at(pieces int64) time.Duration {
 	span := int64(r.To - r.From)
 	d := muldiv(span, pieces, r.Pieces)

@@ -40,7 +40,7 @@ func TestReleaseSchedule(t *testing.T) {
 		if ready == int64(total) {
 			return true
 		}
-		// Waiting until next brings a byte more, and not waiting does not.
+		// At next one more byte is ready, and not before.
 		after, _ := r.Ready(int64(total), next)
 		before, _ := r.Ready(int64(total), next-1)
 		return next > time.Duration(now) && after > ready && before == ready

@@ -31,12 +31,12 @@ type request struct {
 	admittedIter   int64 // iterations of the machine finished when it joined
 }
 
-// Reserve books all memory that a request will need, prompt and output, and
-// returns hitTokens: how many tokens of its prompt the cache holds, so that the
-// transfer need not bring them: min(PromptTokens, held leading blocks x
+// Reserve reserves all memory that a request will need, prompt and output. It
+// returns hitTokens: how many tokens of its prompt the cache holds and the
+// transfer need not bring: min(PromptTokens, held leading blocks x
 // BlockTokens). It equals PromptTokens on a full hit; then nothing must be
 // moved, and Arrive may follow at once. Held blocks are pinned until the
-// request ends; least recently used blocks that nobody pins make room.
+// request ends; least recently used blocks without a pin are evicted to make room.
 //
 // Errors: *NoMemoryError (nothing changed; try elsewhere or later), ErrDuplicate, ErrInvalid.
 func (d *Decode) Reserve(now time.Duration, r Reservation) (hitTokens int, err error) {
@@ -84,7 +84,7 @@ func (d *Decode) blocksFor(tokens int) int64 {
 	return (int64(tokens) + int64(d.cfg.BlockTokens) - 1) / int64(d.cfg.BlockTokens)
 }
 
-// Arrive says that all bytes of a reserved request are here. Its blocks become
+// Arrive reports that all bytes of a reserved request have arrived. Its blocks become
 // visible to the prefix cache and the request joins the batch, or waits for it
 // behind those that arrived before. Where another request brought an equal
 // block in the meantime, the second copy is dropped and its memory freed.
@@ -125,8 +125,8 @@ func (d *Decode) settle(q *request) {
 
 // Release forgets an unfinished request at any stage, frees its memory at once
 // and reports whether there was one. Blocks whose bytes had all arrived stay
-// cached. An iteration that runs goes on to its end: its place in the batch
-// becomes free then. A CacheChanged event without blocks tells the new FreeBytes.
+// cached. A running iteration continues to its end; then the request's place in the batch
+// becomes free. A CacheChanged event without blocks gives the new FreeBytes.
 func (d *Decode) Release(now time.Duration, id uint64) bool {
 	d.run(now)
 	q, ok := d.here[id]
@@ -138,7 +138,7 @@ func (d *Decode) Release(now time.Duration, id uint64) bool {
 		d.leave(q)
 	case q.arrived:
 		d.waiting = slices.DeleteFunc(d.waiting, func(w *request) bool { return w == q })
-		d.restart() // nobody may be left to join
+		d.restart() // no request may be left to join
 	default:
 		d.reserved--
 	}

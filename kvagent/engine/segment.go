@@ -7,8 +7,8 @@ import (
 
 // segment is a stretch of iterations with an unchanged batch. Because each
 // iteration adds one token to every sequence, the time of its k-th boundary has
-// a closed form, so a machine can jump over any number of iterations that
-// nobody would notice and still land on the same nanosecond as one that walks.
+// a closed form. So a machine can skip any number of iterations without an event
+// and still get the same nanosecond as one that runs each iteration.
 type segment struct {
 	model   Model
 	anchor  time.Duration // boundary 0; it may lie ahead of now, then an iteration of an older batch still runs
@@ -18,8 +18,8 @@ type segment struct {
 }
 
 // at returns the time of boundary k >= 0: k iterations after the anchor. The
-// context part is rounded to a nanosecond once for all k, not once an
-// iteration, so that it is the same however the machine is stepped.
+// context part is rounded to a nanosecond once for all k, not once per
+// iteration, so the result does not depend on the machine's steps.
 func (s segment) at(k int64) time.Duration {
 	fixed := float64(s.model.DecodeBase) + float64(s.model.DecodePerSequence)*float64(s.batch)
 	n := float64(k)

@@ -24,21 +24,20 @@ const (
 	memoryLimit = 512 << 20
 	// pidsLimit counts threads; an agent has about ten.
 	pidsLimit = 256
-	// nobody owns no file on the host. It is 65532 in the images of others, too.
+	// nobody is a user without files on the host. Other images use 65532 for it, too.
 	nobody    = 65532
 	logLimit  = "1m"
 	socket    = "control.sock" // in Spec.Dir
 	leashFile = "leash"        // in Spec.Dir
-	// leashEnv names a file that the starter has locked: see leash.go.
+	// leashEnv is the variable with the path of a file that the starter has locked: see leash.go.
 	leashEnv = "NETKVLAB_LEASH_FILE"
 )
 
-// containerName shows whose a container is. Labels say it for good.
+// containerName shows the container's lab and node; only the labels are reliable.
 func containerName(lab, node string) string { return "netkvlab." + lab + "." + node }
 
-// uidOf is whom an agent runs as: nobody, unless it needs a capability. A process that
-// is not root has none of those that a container is given, and Docker has no way to
-// give it some.
+// uidOf is the user that an agent runs as: nobody, unless it needs a capability. A process
+// that is not root has none of a container's capabilities, and Docker cannot give it any.
 func uidOf(s nodes.Spec) int {
 	if s.NetAdmin {
 		return 0
@@ -46,7 +45,7 @@ func uidOf(s nodes.Spec) int {
 	return nobody
 }
 
-// user is the same for Docker.
+// user is uidOf in Docker's notation.
 func user(s nodes.Spec) string {
 	if s.NetAdmin {
 		return "0:0"
@@ -97,10 +96,10 @@ func hostConfig(s nodes.Spec, info system.Info) *container.HostConfig {
 		h.CapAdd = []string{"NET_ADMIN"}
 	}
 	if has(info.SecurityOptions, "userns") {
-		h.UsernsMode = "host" // else the fabric could not be the container's network
+		h.UsernsMode = "host" // otherwise the fabric could not be the container's network
 	}
 	if has(info.SecurityOptions, "selinux") {
-		h.SecurityOpt = append(h.SecurityOpt, "label=disable") // else the mount could not be read
+		h.SecurityOpt = append(h.SecurityOpt, "label=disable") // otherwise the mount could not be read
 	}
 	return h
 }

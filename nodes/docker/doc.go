@@ -1,16 +1,16 @@
 // Package docker runs agents as containers of a local Docker engine.
 //
-// An agent's container has no network of Docker's: it is born in an empty network
-// namespace, which the fabric adopts and wires in place, so that a container's packets
-// take the very path that a process's do. The image is made here from netkvlab's own
-// static binary and loaded; nothing is ever pulled. Everything carries labels, and
-// what is removed is found by them alone.
+// An agent's container has none of Docker's networks. It starts in an empty network
+// namespace, which the fabric adopts and in which it creates the links. So a container's
+// packets take the same path as a process's. The image is made here from netkvlab's own
+// static binary and loaded; nothing is ever pulled. Everything has labels, and
+// removal goes by the labels alone.
 //
-// The engine is needed to start and to remove containers, not while a lab runs: whether
-// an agent lives, the kernel knows, and a command runs in a node's namespace as it
-// does beside a process. An engine that is killed in the middle of a run therefore
-// does no harm until the lab is taken down.
+// The engine is needed to start and to remove containers, not while a lab runs: the kernel
+// knows whether an agent is alive, and a command runs in a node's namespace as it
+// does beside a process. So an engine that is killed in the middle of a run
+// does no harm until the lab is removed.
 //
-// Start reading at Runtime; container.go is what a container may do, and docs/security.md
-// the same as a table.
+// Start reading at Runtime. container.go defines what a container may do; docs/security.md
+// has it as a table.
 package docker

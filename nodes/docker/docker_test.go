@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// readArchive takes a docker-load archive apart and checks what ties its parts together.
+// readArchive reads a docker-load archive and checks the references between its parts.
 func readArchive(t *testing.T, archive []byte) (ref string, labels map[string]string) {
 	t.Helper()
 	files := untar(t, archive)
@@ -66,7 +66,7 @@ func untar(t *testing.T, archive []byte) map[string][]byte {
 	}
 }
 
-// static builds a program that a scratch image can hold.
+// static builds a program that runs in a scratch image.
 func static(t *testing.T, cgo ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +89,7 @@ func TestEngineIsRefusedWithTheWayOut(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		edit func(f *fakeEngine)
-		want []string // none: it will do
+		want []string // no error
 	}{
 		{"Docker 20.10", func(f *fakeEngine) { f.api = "1.41" }, nil},
 		{"one that refuses old clients", func(f *fakeEngine) { f.api, f.minAPI = "1.52", "1.44" }, nil},

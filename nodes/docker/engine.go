@@ -16,19 +16,19 @@ import (
 )
 
 const (
-	// minAPI is what Docker 20.10 speaks, the oldest engine that this is tried with.
+	// minAPI is the API of Docker 20.10, the oldest engine that is tested.
 	minAPI = "1.41"
-	// minEngine is the same in words.
+	// minEngine is minAPI in words.
 	minEngine = "20.10"
 	// answerWithin bounds how long an engine may take to say who it is.
 	answerWithin = 10 * time.Second
 	wayOut       = "or use --runtime process, which needs no engine"
 )
 
-// ErrNoEngine says that no engine answers, so that nothing is known of containers.
+// ErrNoEngine means that no engine answers, so nothing is known about containers.
 var ErrNoEngine = errors.New("no Docker engine answers")
 
-// Engine is a local Docker engine, dialled when it is first asked something. It is
+// Engine is a local Docker engine, dialled at the first request. It is
 // safe for concurrent use.
 type Engine struct {
 	host   string
@@ -37,7 +37,7 @@ type Engine struct {
 }
 
 // NewEngine takes the engine that DOCKER_HOST names, else the one on Docker's default
-// socket. It does not dial; what is wrong comes out when the engine is asked something.
+// socket. It does not dial; an error appears at the first request.
 func NewEngine(getenv func(string) string) *Engine {
 	e := &Engine{host: client.DefaultDockerHost}
 	if h := getenv(client.EnvOverrideHost); h != "" {
@@ -62,8 +62,8 @@ func (e *Engine) Host() string { return e.host }
 
 func (e *Engine) socket() string { return strings.TrimPrefix(e.host, "unix://") }
 
-// Check says whether the engine can house a lab, and if not why. An error that
-// matches ErrNoEngine says that nobody is there.
+// Check returns nil if the engine can run a lab's containers, else the reason. An error
+// that matches ErrNoEngine means that no engine answers.
 func (e *Engine) Check(ctx context.Context) error {
 	if err := e.reach(ctx); err != nil {
 		return err
@@ -72,8 +72,8 @@ func (e *Engine) Check(ctx context.Context) error {
 	return err
 }
 
-// reach makes sure that an engine answers which speaks an API that we do. An error
-// that matches ErrNoEngine says that nobody is there.
+// reach makes sure that an engine answers and that its API is not too old. An error
+// that matches ErrNoEngine means that no engine answers.
 func (e *Engine) reach(ctx context.Context) error {
 	if e.broken != nil {
 		return e.broken
@@ -99,7 +99,7 @@ func (e *Engine) reach(ctx context.Context) error {
 	return nil
 }
 
-// dial tells apart what the client's own errors do not.
+// dial finds causes that the client's own errors do not distinguish.
 func (e *Engine) dial(ctx context.Context) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", e.socket())
@@ -118,7 +118,7 @@ func (e *Engine) dial(ctx context.Context) error {
 	return fmt.Errorf("%w at %s (%s): start it (systemctl start docker), name its socket in %s, %s", ErrNoEngine, e.host, why, client.EnvOverrideHost, wayOut)
 }
 
-// info asks what kind of engine it is and refuses one that cannot house a lab.
+// info asks for the kind of engine and refuses one that cannot run a lab's containers.
 func (e *Engine) info(ctx context.Context) (system.Info, error) {
 	info, err := e.api.Info(ctx)
 	if err != nil && strings.Contains(err.Error(), "client version") {
@@ -148,7 +148,7 @@ func has(options []string, name string) bool {
 	return false
 }
 
-// full explains a disk that has no room, whatever the engine calls it.
+// full explains a full disk, in whatever words the engine reports it.
 func full(err error, info system.Info) error {
 	if err == nil || !errors.Is(err, unix.ENOSPC) && !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
 		return err

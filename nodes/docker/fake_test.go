@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeEngine is a small Docker engine behind a unix socket: images and containers that
-// exist on paper, with the answers that the real one gives.
+// fakeEngine is a small Docker engine behind a unix socket: it records images and
+// containers without running them, and gives the answers of the real one.
 type fakeEngine struct {
 	t *testing.T
 
@@ -41,7 +41,7 @@ type fakeContainer struct {
 	ID, Name string
 	Labels   map[string]string
 	Image    string
-	from     int // listing from which it shows
+	from     int // the first listing that shows it
 }
 
 // newFake starts an engine and returns it with a client of it.

@@ -27,14 +27,14 @@ const (
 	runPath    = "/run/netkvlab"
 )
 
-// agentImage is an image that has yet to be loaded: one layer with one binary.
+// agentImage is an image that is not loaded yet: one layer with one binary.
 type agentImage struct {
 	ref    string // name and tag; the tag is the head of the digest
 	digest string // sha256 of the binary, hex
 	binary []byte
 }
 
-// newAgentImage reads a binary and makes sure that it runs where there is no library.
+// newAgentImage reads a binary and makes sure that it runs without libraries.
 func newAgentImage(path string) (*agentImage, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
@@ -48,7 +48,7 @@ func newAgentImage(path string) (*agentImage, error) {
 	return &agentImage{ref: imageName + ":" + digest[:16], digest: digest, binary: binary}, nil
 }
 
-// checkStatic refuses a program that wants an interpreter or libraries.
+// checkStatic refuses a program that needs an interpreter or libraries.
 func checkStatic(binary []byte) error {
 	f, err := elf.NewFile(bytes.NewReader(binary))
 	if err != nil {
@@ -81,7 +81,7 @@ func (e *Engine) ensure(ctx context.Context, img *agentImage, version string, in
 	return nil
 }
 
-// load hands an image over. The engine reports most faults in the body of its answer.
+// load sends an image to the engine, which reports most faults in the body of its answer.
 func (e *Engine) load(ctx context.Context, archive []byte) (err error) {
 	answer, err := e.api.ImageLoad(ctx, bytes.NewReader(archive))
 	if err != nil {
@@ -103,8 +103,8 @@ func (e *Engine) load(ctx context.Context, archive []byte) (err error) {
 	}
 }
 
-// archive is the image in the format of docker load. Same binary and version, same
-// bytes, and so the same image ID on every host: all times are the epoch.
+// archive is the image in the format of docker load. The same binary and version give the
+// same bytes, and so the same image ID on every host: all times are 1970-01-01.
 func (img *agentImage) archive(version string) ([]byte, error) {
 	layer, err := tarball(
 		entry{tar.Header{Name: "run/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
@@ -198,7 +198,7 @@ func (e *Engine) RemoveImages(ctx context.Context) ([]string, error) {
 			switch {
 			case err == nil:
 				removed = append(removed, ref)
-			case !errdefs.IsNotFound(err) && !errdefs.IsConflict(err): // a conflict: somebody uses it
+			case !errdefs.IsNotFound(err) && !errdefs.IsConflict(err): // a conflict: the image is in use
 				errs = append(errs, fmt.Errorf("delete agent image %s: %w", ref, err))
 			}
 		}

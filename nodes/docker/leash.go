@@ -11,9 +11,9 @@ import (
 )
 
 // tie makes a file in an agent's folder and locks it. The agent waits for that
-// lock and ends when it gets it, which is when this process has gone, however it
-// went: the kernel drops the lock then. (A process on a leash holds a pipe, which
-// cannot be handed through an engine.)
+// lock and ends when it gets it. When this process ends for any reason, the kernel
+// drops the lock. (An agent that is a process holds a pipe instead; an engine cannot
+// pass one on.)
 func tie(s nodes.Spec) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(s.Dir, leashFile), os.O_CREATE|os.O_RDONLY|unix.O_CLOEXEC, 0o644)
 	if err != nil {

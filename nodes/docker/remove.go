@@ -16,14 +16,14 @@ import (
 const (
 	// removeWorkers bounds how many containers are removed at once.
 	removeWorkers = 4
-	// removeRounds bounds the hunt for containers that appear while others are removed.
+	// removeRounds bounds the search for containers that appear while others are removed.
 	removeRounds = 10
-	// settle is how long a container may take to appear that was being made when its
-	// maker was killed.
+	// settle is how long a container may take to appear if its maker was killed while
+	// making it.
 	settle = 500 * time.Millisecond
 )
 
-// absent makes an engine that is not there the same as one without containers.
+// absent treats an engine that does not answer like one without containers.
 func absent(err error) error {
 	if errors.Is(err, ErrNoEngine) {
 		return nil
@@ -49,7 +49,7 @@ func (e *Engine) Labs(ctx context.Context) ([]string, error) {
 }
 
 // Count is how many containers a lab has, running or not. The error matches
-// ErrNoEngine when there is nobody to ask.
+// ErrNoEngine when no engine answers.
 func (e *Engine) Count(ctx context.Context, lab string) (int, error) {
 	if err := e.reach(ctx); err != nil {
 		return 0, err
@@ -58,9 +58,9 @@ func (e *Engine) Count(ctx context.Context, lab string) (int, error) {
 	return len(all), err
 }
 
-// Remove removes every container that is labelled as a lab's and returns how many. With
-// unsure set, containers may still be on their way, since who made them was killed;
-// they are waited for. The error matches ErrNoEngine when there is nobody to ask.
+// Remove removes every container with a lab's label and returns how many. Set unsure when
+// the maker of containers was killed: then more may still appear, and Remove
+// waits for them. The error matches ErrNoEngine when no engine answers.
 func (e *Engine) Remove(ctx context.Context, lab string, unsure bool) (int, error) {
 	if err := e.reach(ctx); err != nil {
 		return 0, err
@@ -107,7 +107,7 @@ func (e *Engine) removeAll(ctx context.Context, all []container.Summary) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // errors are in errs: each is tried
+	_ = g.Wait() // errors are in errs: each container is tried
 	return errors.Join(errs...)
 }
 
@@ -117,7 +117,7 @@ func (e *Engine) removeOne(ctx context.Context, id string) error {
 	if err == nil || errdefs.IsNotFound(err) {
 		return nil
 	}
-	if errdefs.IsConflict(err) { // somebody else is removing it
+	if errdefs.IsConflict(err) { // another program is removing it
 		stopped, errs := e.api.ContainerWait(ctx, id, container.WaitConditionRemoved)
 		select {
 		case <-stopped:

@@ -21,7 +21,7 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-// callTime bounds one call that must not be cut off half-way.
+// callTime bounds one call that must not be cancelled half-way.
 const callTime = 30 * time.Second
 
 // Runtime runs agents as containers. Make it with New.
@@ -45,8 +45,8 @@ func New(e *Engine, version string) *Runtime {
 // Name is "docker".
 func (r *Runtime) Name() string { return "docker" }
 
-// Prepare finds out whether the engine can carry the lab, before anything of it is made,
-// and sees to the images.
+// Prepare finds out whether the engine can run the lab, before anything of it is made,
+// and provides the images.
 func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
 	if err := r.reach(ctx); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (r *Runtime) prepareOurs(ctx context.Context, executable string, info syste
 	return nil
 }
 
-// free makes sure that nobody has a name that we need.
+// free makes sure that no other container has a name that we need.
 func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
 	all, err := r.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "netkvlab"))})
 	if err != nil {
@@ -123,8 +123,8 @@ func takenError(s nodes.Spec, id, image, lab string) error {
 		name, id, image, name)
 }
 
-// Start creates and starts a container. A call to the engine that has begun is let
-// finish: cut off, it would leave a container behind that nobody knows of yet.
+// Start creates and starts a container. A call to the engine that has begun is not
+// cancelled: otherwise it could leave an unknown container behind.
 func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (nodes.Agent, error) {
 	if err := ctx.Err(); err != nil {
 		return nodes.Agent{}, err
@@ -201,9 +201,9 @@ func folder(s nodes.Spec) error {
 	return nil
 }
 
-// sameHost makes sure that the number which the engine gave is that very container's
-// process here: an engine in a virtual machine, say, has numbers of its own. Its control
-// group carries the container's ID from the start; its environment comes later.
+// sameHost makes sure that the engine's PID is that container's process on this host: for
+// example an engine in a virtual machine has other PIDs. The process's control
+// group has the container's ID from the start; its environment comes later.
 func sameHost(pid int, id string) error {
 	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
 	if err == nil && !bytes.Contains(b, []byte(id)) {
@@ -237,7 +237,7 @@ func (r *Runtime) NetnsOf(a nodes.Agent) string { return fmt.Sprintf("/proc/%d/n
 func (r *Runtime) Alive(a nodes.Agent) (bool, error) { return nodes.Alive(a) }
 
 // Exec runs a command beside the agent, in its network namespace, with this host's
-// files: an agent's image has nothing to run.
+// files: an agent's image has no other command.
 func (r *Runtime) Exec(ctx context.Context, s nodes.ExecSpec) (int, error) { return nodes.Exec(ctx, s) }
 
 // Stop removes an agent's container.
@@ -257,7 +257,7 @@ func (r *Runtime) Stop(ctx context.Context, a nodes.Agent) error {
 	return nil
 }
 
-// LastWords is the end of what an agent has said, in one line, and how it ended.
+// LastWords is the end of an agent's log in one line, and how the agent ended.
 func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
 	text := r.lastWords(ctx, a.ID)
 	got, err := r.api.ContainerInspect(ctx, a.ID)

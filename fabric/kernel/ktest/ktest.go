@@ -1,8 +1,7 @@
-// Package ktest lets tests say what they need of the kernel. A test whose need
-// is not met is skipped with the kernel's own answer, or fails where the
-// environment names the need as one that must be met: a CI job lists what its
-// kernel has in NETKVLAB_MUST (comma-separated probe names, or "all"), so that
-// it cannot go green by skipping.
+// Package ktest lets tests name the kernel features that they need. A test without its
+// feature is skipped with the kernel's own answer, or fails where NETKVLAB_MUST
+// (comma-separated probe names, or "all") lists the feature. A CI job lists there what
+// its kernel has, so that it cannot pass by skipping.
 package ktest
 
 import (
@@ -15,12 +14,12 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 )
 
-// MustEnv is the environment variable that lists needs which must be met.
+// MustEnv is the environment variable that lists the features that must be there.
 const MustEnv = "NETKVLAB_MUST"
 
 // Need skips the test unless this host has the features with these names, which are
 // names of kernel.Probes. It fails instead where MustEnv lists the feature, and where
-// its probe could not tell.
+// its probe could not find out.
 func Need(tb testing.TB, names ...string) {
 	tb.Helper()
 	for _, name := range names {

@@ -1,10 +1,10 @@
 //go:build linux
 
-// Package rtnl speaks rtnetlink in batches: many requests a send, one
-// acknowledgement for all. Building a fabric is thousands of small requests,
-// and what a library that waits for each answer pays a request is most of the
-// bill (the benchmarks of package kernel compare). It knows message framing
-// and errors, nothing of what messages mean.
+// Package rtnl sends rtnetlink requests in batches: many requests per system call, one
+// acknowledgement for all. Building a fabric takes thousands of small requests. In a
+// library that waits for each answer, the wait is most of the time
+// (see the benchmarks of package kernel). The package knows message framing
+// and errors, not what messages mean.
 //
 // A Batch is built, then given to a Conn. Neither is safe for concurrent use.
 package rtnl
@@ -23,7 +23,7 @@ type Batch struct {
 	nests []int
 }
 
-// op is one request: where it begins and what to call it when it fails.
+// op is one request: its offset and its name in errors.
 type op struct {
 	start        int
 	what, object string

@@ -17,10 +17,10 @@ import (
 const (
 	// sendBytes keeps a send below what the kernel allocates in one piece.
 	sendBytes = 16 << 10
-	// queryChunk bounds unacknowledged requests with an answer each: an answer
-	// takes some 4.5 KB of the socket's 208 KB receive buffer.
+	// queryChunk bounds unacknowledged requests with one answer each: an answer
+	// takes about 4.5 KB of the socket's 208 KB receive buffer.
 	queryChunk = 24
-	// dumpTries bounds how often a dump that others interrupted is repeated.
+	// dumpTries bounds how often a dump is repeated that changes of the table interrupted.
 	dumpTries = 8
 	// answerSeconds is how long the kernel may take to answer a request.
 	answerSeconds = 10
@@ -82,7 +82,7 @@ func Open() (*Conn, error) {
 	return &Conn{fd: fd, kernel: unix.SockaddrNetlink{Family: unix.AF_NETLINK}}, nil
 }
 
-// Close frees the socket, and with it its hold on the namespace. Closing twice is harmless.
+// Close frees the socket, which kept the namespace alive. Closing twice is harmless.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,7 +93,7 @@ func (c *Conn) Close() error {
 }
 
 // Exec sends all requests of a batch and waits until the kernel has done them.
-// All are tried; the errors of those refused are joined, each an *OpError.
+// All are tried; the errors of refused requests are joined, each an *OpError.
 func (c *Conn) Exec(b *Batch) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

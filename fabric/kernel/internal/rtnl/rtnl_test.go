@@ -77,7 +77,7 @@ func TestQueryAnswersInOrder(t *testing.T) {
 	c, err := Open()
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.Close()) }()
-	const n = 100 // more than one send holds
+	const n = 100 // more than fits into one send
 	var b Batch
 	for range n {
 		b.Begin(unix.RTM_GETLINK, 0, "read", "lo")
@@ -127,7 +127,7 @@ func TestKernelTextIsKept(t *testing.T) {
 	assert.Equal(t, unix.EPROTO, errno)
 }
 
-// Whatever the bytes, parsing ends and reads nothing outside them.
+// For all bytes, parsing ends and reads nothing outside them.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte{8, 0, 1, 0, 1, 2, 3, 4}, uint16(1))
 	f.Add([]byte{0, 0, 0, 0}, uint16(0))

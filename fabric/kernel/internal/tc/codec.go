@@ -12,15 +12,15 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// coder takes a kind's layout in one of three directions: to a message, from one, or to a
-// list of fields.
+// coder runs a kind's layout in one of three directions: to a message, from a message, or
+// to a list of fields.
 type coder struct {
 	out  *rtnl.Batch // not nil: writes
 	list *[]field    // not nil: lists
 	in   []byte      // else: reads
 }
 
-// head, in place of an attribute's type, is a structure in front of all attributes.
+// head, used as an attribute's type, means a structure in front of all attributes.
 const head = 0
 
 // raw is a value's memory.
@@ -36,7 +36,7 @@ func result[T Options](c *coder, q T) Options {
 	return q
 }
 
-// load fills a kernel structure, where the coder reads. What is missing is left alone.
+// load fills a kernel structure, where the coder reads. Missing bytes remain as they are.
 func (c *coder) load(typ uint16, p []byte) {
 	switch {
 	case c.out != nil || c.list != nil:
@@ -97,7 +97,7 @@ type kernelBucket struct {
 }
 
 // bucket moves a token bucket. The structure's rate has 32 bits and wraps above 34.36
-// Gbit/s, so faster ones are in an attribute of their own and the old field is all ones.
+// Gbit/s, so faster ones are in a separate attribute and the old field is all ones.
 func (c *coder) bucket(rate, depth string, rate64 uint16, kernel kernelBucket, value *Bucket) {
 	switch {
 	case c.out != nil:
@@ -116,8 +116,8 @@ func (c *coder) bucket(rate, depth string, rate64 uint16, kernel kernelBucket, v
 	}
 }
 
-// protocolIP is what filters look at. It is a variable also because nl finds out the
-// host's byte order at the first swap and not under a lock: here no one else runs yet.
+// protocolIP is the protocol that filters match. It is a variable because nl finds out the
+// host's byte order at the first swap without a lock: here no other goroutine runs yet.
 var protocolIP = nl.Swap16(unix.ETH_P_IP)
 
 // Add appends the requests that make a tree on an interface, parents first. name is the

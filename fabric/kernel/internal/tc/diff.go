@@ -12,7 +12,7 @@ import (
 type Difference struct {
 	Object    string // "tbf", "htb class 1:10", "bfifo of class 1:10"
 	Field     string // "limit"; empty where the object itself is meant
-	Got, Want string // Want is empty where Got says it all: "is missing"
+	Got, Want string // Want is empty where Got is enough: "is missing"
 	kin       string // objects that may be listed as one
 }
 
@@ -29,8 +29,8 @@ func (d Difference) String() string {
 type field struct {
 	name, unit   string
 	value, shown uint64
-	slack        uint64 // how far value may be off
-	depends      bool   // means nothing where the field before differs
+	slack        uint64 // the tolerance of value
+	depends      bool   // ignored where the field before differs
 }
 
 // nanoseconds is the one unit that is not a verb and a suffix.
@@ -45,7 +45,7 @@ func words(got, want field) (string, string) {
 	return fmt.Sprintf(got.unit, got.shown), fmt.Sprintf(verb, want.shown)
 }
 
-// place tells objects of a tree apart: one qdisc hangs below a parent, a class has its own
+// place identifies an object of a tree: a parent has one qdisc, a class has its own
 // handle, and filters differ in what they do.
 type place struct {
 	typ    Type
@@ -79,8 +79,9 @@ func (o Object) name(kind string) string {
 }
 
 // Diff compares a tree that was read with the one wanted, in which parents come first; nil
-// when they are equal. What hangs below what is wrong is not looked at. Bucket depths may be
-// a tick off. Where many objects of a qdisc differ alike, the first is named with a count.
+// when they are equal. Objects below a wrong one are not compared. Bucket depths may be
+// a tick off. Where many objects of a qdisc have the same difference, the first is named
+// with a count.
 func (t Tree) Diff(want Tree) []Difference {
 	got, planned := make(map[place]Object, len(t)), make(map[place]bool, len(want))
 	for _, o := range t {
@@ -112,7 +113,7 @@ type differ struct {
 	a, b  []field
 }
 
-// looks reports whether what an object belongs to is there.
+// looks reports whether the parent of an object is there.
 func (d *differ) looks(o Object) bool {
 	if there, known := d.right[o.Parent]; known {
 		return there

@@ -22,7 +22,7 @@ type HTB struct {
 	Direct  uint32 // packets that found no class and were not shaped
 }
 
-// HTBClass is a class of HTB: sure of Rate, able to borrow up to Ceil.
+// HTBClass is a class of HTB: Rate is guaranteed, and it may borrow up to Ceil.
 type HTBClass struct {
 	Rate, Ceil Bucket
 	Quantum    uint32 // bytes it sends before another class of its priority
@@ -36,7 +36,7 @@ type FIFO struct{ Limit uint32 }
 // meet a backlog of MarkFrom bytes some, from MarkAll on all.
 type RED struct {
 	Limit, MarkFrom, MarkAll uint32
-	Averaging                uint8 // 0: the backlog of the moment counts
+	Averaging                uint8 // 0: the current backlog counts
 	Flags                    uint32
 }
 
@@ -49,7 +49,7 @@ const (
 // Netem delays packets before they reach the qdisc below it.
 type Netem struct {
 	Delay                        uint64 // nanoseconds
-	Limit                        uint32 // packets under way
+	Limit                        uint32 // delayed packets that it holds
 	Loss, Gap, Duplicate, Jitter uint32 // 0: it loses, reorders, repeats nothing, and every delay is the same
 }
 
@@ -64,7 +64,7 @@ type U32 struct {
 // BPF is a filter that is a program of classic BPF. Its result is the class.
 type BPF struct{ Program string } // the kernel's sock_filter instructions
 
-// Other is a kind that no plan has: what the kernel holds in place of something else.
+// Other is a kind that no plan has but the kernel holds.
 type Other struct {
 	Type Type
 	Name string
@@ -128,7 +128,7 @@ type redQopt struct {
 	weight, _, idleCell, _ uint8
 }
 
-// redStab forgets the average after any idle time: shifts that leave nothing of it.
+// redStab makes RED forget the average after any idle time: the shifts make it 0.
 var redStab = bytes.Repeat([]byte{31}, 256)
 
 func (q RED) layout(c *coder) Options {
@@ -167,8 +167,8 @@ func (q Netem) layout(c *coder) Options {
 	return result(c, q)
 }
 
-// u32Sel is tc_u32_sel with one key. nl's has a slice of keys, which is not how they lie in
-// memory, and its decoder panics where they are cut short.
+// u32Sel is tc_u32_sel with one key. nl's has a slice of keys, which is not the kernel's
+// memory layout, and its decoder panics on incomplete keys.
 type u32Sel struct {
 	flags, _, keys, _ uint8
 	_                 [3]uint32
@@ -201,7 +201,7 @@ func DSCP(dscp int, class Handle) U32 {
 	return U32{Class: uint32(class), Mask: nl.Swap32(dscpMask), Value: nl.Swap32(uint32(dscp) << dscpShift), Keys: 1}
 }
 
-// String says what goes where.
+// String says which packets go to which class.
 func (q U32) String() string {
 	dscp := int(nl.Swap32(q.Value) >> dscpShift)
 	if q == DSCP(dscp, Handle(q.Class)) {
@@ -219,7 +219,7 @@ func (q BPF) layout(c *coder) Options {
 	return result(c, q)
 }
 
-// String tells programs apart.
+// String identifies the program.
 func (q BPF) String() string {
 	return fmt.Sprintf("of %d instructions (checksum %08x)", len(q.Program)/sizeofSockFilter, crc32.ChecksumIEEE([]byte(q.Program)))
 }

@@ -18,7 +18,7 @@ type Message struct {
 	Stats   []byte // TCA_STATS2
 }
 
-// Parse reads a payload. What is short or malformed is as if it were missing.
+// Parse reads a payload. It treats short or malformed attributes as missing.
 func Parse(payload []byte) (m Message) {
 	copy(m.Serialize(), payload)
 	rtnl.Attrs(rtnl.Skip(payload, nl.SizeofTcMsg), func(typ uint16, v []byte) {
@@ -34,8 +34,8 @@ func Parse(payload []byte) (m Message) {
 	return m
 }
 
-// Object reads a message of a type. It is no object where a kind reports what nobody
-// made: classes of others than HTB, and the heads of the lists of filters.
+// Object reads a message of a type. Some kinds also report what no request made: classes of
+// qdiscs other than HTB, and the heads of the lists of filters. These are not objects.
 func (m *Message) Object(t Type) (o Object, ok bool) {
 	o = Object{Parent: Handle(m.Parent), Handle: Handle(m.Handle)}
 	for _, k := range kinds {
@@ -57,8 +57,8 @@ func (m *Message) Object(t Type) (o Object, ok bool) {
 	return o, ok
 }
 
-// Dump lists the objects of an interface (0: of all), and where a parent is given of that
-// qdisc. reset is called before each try.
+// Dump lists the objects of an interface (0: of all), or only those of the qdisc parent
+// where it is given. reset is called before each try.
 func Dump(c *rtnl.Conn, t Type, of nl.TcMsg, reset func(), fn func(Message)) error {
 	const get = unix.RTM_GETQDISC - unix.RTM_NEWQDISC
 	var b rtnl.Batch

@@ -101,7 +101,7 @@ func TestEveryFieldIsWrittenReadAndCompared(t *testing.T) {
 	}
 }
 
-// port is a tree with some of everything, at the limits of what differs.
+// port is a tree with objects of several kinds, near the limits of their fields.
 func port(limit uint32) Tree {
 	bucket := Bucket{Rate: 15_625_000, Bytes: 12112}
 	t := Tree{
@@ -216,7 +216,7 @@ func TestHandles(t *testing.T) {
 	assert.Equal(t, Handle(0x10000), Handle(0x10010).Qdisc())
 }
 
-// What the kernel lists but nobody made is no object.
+// An entry that the kernel lists but no request made is not an object.
 func TestHeadsOfListsAreNoFilters(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string]func(b *rtnl.Batch){
@@ -237,7 +237,7 @@ func TestHeadsOfListsAreNoFilters(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever the bytes, reading ends, and what was read equals itself.
+// FuzzRead: for all bytes, reading ends, and the tree that was read equals itself.
 func FuzzRead(f *testing.F) {
 	var b rtnl.Batch
 	everyKind.Add(&b, 7, "up0")

@@ -3,8 +3,8 @@
 // Package tc holds the queueing of an interface as a value: a Tree of qdiscs, classes and
 // filters. The same value is written to the kernel, read back from it and compared.
 //
-// Each kind has one layout method (kinds.go), which says once where every field stands in
-// the kernel's messages. Writing, reading and comparing all run it. A new knob is a
+// Each kind has one layout method (kinds.go), which defines the place of every field in
+// the kernel's messages. Writing, reading and comparing all run it. A new setting is a
 // new field of a kind and one line in its layout.
 package tc
 
@@ -47,10 +47,10 @@ const (
 
 // Object is a qdisc, a class or a filter.
 type Object struct {
-	// Parent is the class that a qdisc hangs below, the class or qdisc that a class is
-	// part of, the qdisc that asks a filter.
+	// Parent is the class that holds a qdisc, the class or qdisc that a class is
+	// part of, or the qdisc that uses a filter.
 	Parent Handle
-	// Handle is 0 for a qdisc that the kernel shall number, and for filters.
+	// Handle is 0 for filters, and for a qdisc whose number the kernel chooses.
 	Handle  Handle
 	Options Options
 }
@@ -58,7 +58,7 @@ type Object struct {
 // Tree is the queueing of one interface.
 type Tree []Object
 
-// Options are what an object of some kind is set to, and so what kind it is.
+// Options are the settings of an object; their type is the object's kind.
 type Options interface {
 	kind() (Type, string)
 	// layout runs the coder over all fields and returns the options with what it read.
