@@ -178,6 +178,9 @@ func (all *Agents) config(a *lab.Agent, flows []*control.BackgroundFlow) (*contr
 		Role: all.role(n), Node: n.Name, DataPort: dataPort, TimeScale: all.cluster.Plan.Scale.Time,
 		Engine: engineConfig(s), Transfer: transferConfig(s, all.cluster.Plan.Scale.Time), Background: flows,
 	}
+	if req.Role == control.Role_ROLE_BACKGROUND { // its acknowledgements are background as well
+		req.Transfer.Dscp = int32(s.Background.DSCP)
+	}
 	for _, addr := range n.Addrs {
 		req.Addresses = append(req.Addresses, addr.String())
 	}
