@@ -160,7 +160,11 @@ func (l *lane) options() packetworld.Options {
 		Watch: func() *host.Watch { return host.NewWatch(host.Proc, own(l.labs)...) },
 		Begin: func(ctx context.Context) error {
 			l.gate.wait()
-			return wait(ctx, l.lag)
+			if err := wait(ctx, l.lag); err != nil {
+				return err
+			}
+			l.shown.begin(l.trial, l.label)
+			return nil
 		},
 		End:        func() { l.gate.wait() },
 		Note:       l.shown.progress.Note,
@@ -174,7 +178,7 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		l.begin(w, attempt)
+		l.name(w, attempt)
 		out, err := l.world.Play(ctx, w.Trial)
 		if out == nil {
 			return err
@@ -189,12 +193,12 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 	}
 }
 
-func (l *lane) begin(w Work, attempt int) {
+// name sets what progress calls the attempt.
+func (l *lane) name(w Work, attempt int) {
 	l.trial, l.label = w.Name, w.Name
 	if attempt > 1 {
 		l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
 	}
-	l.shown.begin(l.trial, l.label)
 }
 
 // wait returns after d, or when the context ends, with its error.
