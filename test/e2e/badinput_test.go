@@ -87,6 +87,7 @@ func TestLabsThatAreNotThere(t *testing.T) {
 }
 
 func TestScenarioErrorsNameFileLineAndKey(t *testing.T) {
+	t.Parallel()
 	file := scenario(t, "bad-many",
 		"pods: 2", "pods: 0", "rate: 6/s", "rate: 6", "policies: [rr, netkv-full]", "policies: [rr, best]\nfrob: 1")
 	says := []string{
@@ -108,6 +109,7 @@ func TestScenarioErrorsNameFileLineAndKey(t *testing.T) {
 }
 
 func TestFlowErrorsNameFileLineAndKey(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	yaml, jsonl := filepath.Join(dir, "s.yaml"), filepath.Join(dir, "f.jsonl")
 	require.NoError(t, os.WriteFile(yaml, []byte("name: bad-path\nworkload: {flows: {file: f.jsonl}}\n"), 0o600))
@@ -142,6 +144,7 @@ func traceLine(ms, input int, ids ...int) string {
 }
 
 func TestBrokenTraceLinesAreRefusedOrCounted(t *testing.T) {
+	t.Parallel()
 	absent(t, "bad-trace")
 	yaml, jsonl := traceScenario(t, "bad-trace",
 		traceLine(0, 512, 1)+"nonsense\n"+traceLine(100, 512, 2)+`{"timestamp": 200, "output_length": 4}`+"\n"+traceLine(300, 512, 3))
@@ -157,6 +160,7 @@ func TestBrokenTraceLinesAreRefusedOrCounted(t *testing.T) {
 
 // TestOnlyMissingBlocksTravel sends prompts with the same blocks to the only decode instance.
 func TestOnlyMissingBlocksTravel(t *testing.T) {
+	t.Parallel()
 	absent(t, "bad-blocks")
 	blocks := func(from, n int) (ids []int) {
 		for i := range n {
@@ -239,6 +243,7 @@ func TestWithoutRootNothingIsTried(t *testing.T) {
 
 // TestRootWithoutPowers runs as root without capabilities, as in a container.
 func TestRootWithoutPowers(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []string{"net_admin", "sys_admin"} {
 		cmd, out, errs := command(t.Context(), t.TempDir())
 		cmd.Path, _ = exec.LookPath("setpriv")
@@ -277,6 +282,7 @@ func TestMissingCongestionControlIsNamedWithWhatThereIs(t *testing.T) {
 }
 
 func TestEverySocketHasTheCongestionControlAskedFor(t *testing.T) {
+	t.Parallel()
 	have := sh(t, "cat /proc/sys/net/ipv4/tcp_available_congestion_control")
 	for name, set := range map[string]string{"cubic": "", "reno": "reno", "bbr": "bbr"} {
 		t.Run(name, func(t *testing.T) {
@@ -304,6 +310,7 @@ func TestEverySocketHasTheCongestionControlAskedFor(t *testing.T) {
 }
 
 func TestRateSpellingsReachTheKernelAsBits(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"25Gbps", "25gbit", "25 Gbit/s", "25Gbit", "3.125GB/s", "3.125GBps", "25000000000bps", "25000Mbps"} {
 		o := mustRun(t, "validate", scenario(t, "bad-rate"), "--set", "topology.linkRates.rackUplink="+text)
 		assert.Contains(t, o.stdout, "rackUplink: 25Gbps", text)
@@ -331,6 +338,7 @@ func TestRateSpellingsReachTheKernelAsBits(t *testing.T) {
 }
 
 func TestLabThatIsUpAlready(t *testing.T) {
+	t.Parallel()
 	absent(t, "bad-twice")
 	s := scenario(t, "bad-twice")
 	mustRun(t, "up", "-d", s)
@@ -349,6 +357,7 @@ func TestLabThatIsUpAlready(t *testing.T) {
 }
 
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"0", "yes", "null", "010", "1e3", "all", "default", "lo", "host", strings.Repeat("bad-odd-8", 4) + "-40x"} {
 		absent(t, name)
 		file := filepath.Join(t.TempDir(), "s.yaml")
@@ -407,6 +416,7 @@ func TestRunFoldersThatCannotBeWritten(t *testing.T) {
 }
 
 func TestDiskThatFillsDuringTheRun(t *testing.T) {
+	t.Parallel()
 	absent(t, "bad-disk")
 	disk := mounted(t, "size=2m")
 	out := filepath.Join(disk, "run")

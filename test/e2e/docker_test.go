@@ -63,8 +63,9 @@ func TestSixteenContainersAreUpAndGoneInTime(t *testing.T) {
 }
 
 func TestPsShowsWhatAgentsUse(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-ps")
 		mustRun(t, "up", "-d", scenarioOn(t, runtime, "e2e-ps"))
 		var info struct {
 			Runtime string
@@ -136,7 +137,7 @@ func securityTable(t *testing.T) map[string][2]string {
 
 func TestContainersMayDoWhatTheDocumentSays(t *testing.T) {
 	needDocker(t)
-	clean(t)
+	besides(t, "e2e-secure")
 	table := securityTable(t)
 	for _, key := range []string{"Config.User", "HostConfig.CapAdd", "HostConfig.CapDrop", "Mounts", "HostConfig.Memory", "HostConfig.PidsLimit"} {
 		require.Contains(t, table, key, "docs/security.md")
@@ -169,7 +170,7 @@ func TestContainersMayDoWhatTheDocumentSays(t *testing.T) {
 // TestAnAgentThatIsNotOurs runs testdata/tinyagent, which shares no code with netkvlab.
 func TestAnAgentThatIsNotOurs(t *testing.T) {
 	needDocker(t)
-	clean(t)
+	besides(t, "e2e-foreign")
 	agent := filepath.Join(t.TempDir(), "tinyagent")
 	build := exec.Command("go", "build", "-o", agent, ".")
 	build.Dir = filepath.Join("testdata", "tinyagent")
@@ -196,7 +197,7 @@ func TestAnAgentThatIsNotOurs(t *testing.T) {
 
 func TestContainerThatIsKilledByHandIsAnAgentsDeath(t *testing.T) {
 	needDocker(t)
-	clean(t)
+	besides(t, "e2e-byhand")
 	dir := filepath.Join(t.TempDir(), "run")
 	s := scenarioOn(t, "docker", "e2e-byhand", "requests: 8", "requests: 60")
 	cmd, _, errs := command(t.Context(), t.TempDir(), "up", s, "--out", dir)
@@ -249,7 +250,7 @@ func TestNameOfAContainerThatIsNotOurs(t *testing.T) {
 // TestContainersAreFoundByLabel: only the containers of a lab are left.
 func TestContainersAreFoundByLabel(t *testing.T) {
 	needDocker(t)
-	clean(t)
+	besides(t, "e2e-label")
 	mustRun(t, "up", "-d", scenarioOn(t, "docker", "e2e-label"))
 	docker(t, "rename", "netkvlab.e2e-label.p0", "e2e-renamed")
 	sh(t, `for n in /run/netns/e2e-label.*; do ip netns del $(basename "$n"); done; rm -r /run/netkvlab/e2e-label`)
@@ -264,7 +265,7 @@ func TestContainersAreFoundByLabel(t *testing.T) {
 // TestLeashOfContainers: after `up` was killed without a clean-up, no agent still works.
 func TestLeashOfContainers(t *testing.T) {
 	needDocker(t)
-	clean(t)
+	besides(t, "e2e-leash")
 	s := scenarioOn(t, "docker", "e2e-leash", "requests: 8", "requests: 100")
 	cmd, _, errs := command(t.Context(), t.TempDir(), "up", s)
 	require.NoError(t, cmd.Start())

@@ -3,6 +3,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -147,22 +149,27 @@ const startedEnv = "NETKVLAB_E2E"
 // testLabs are the names of the labs that these tests make, as a regular expression.
 const testLabs = `(sweep-)?(e2e|bad)-[^./]*|paper-64gpu|` + calibrate.Lab
 
-// leftovers is everything of these tests' labs that is visible on the host: names, mounts,
-// processes, sockets, folders, containers. It ignores ended processes, which their parents have
-// to reap.
-func leftovers(t *testing.T) string {
+// leftovers is everything that is visible on the host of the named labs, or of all labs of these
+// tests if none is named: names, mounts, processes, sockets, folders, containers. It ignores ended
+// processes, which their parents have to reap.
+func leftovers(t *testing.T, labs ...string) string {
 	t.Helper()
+	which, mentions := testLabs, ""
+	if len(labs) > 0 {
+		which = strings.Join(labs, "|")
+		mentions = fmt.Sprintf(" | grep -E '(%s)'", which)
+	}
 	return sh(t, fmt.Sprintf(`exec 2>/dev/null
 ls /run/netns | grep -E '^(%[1]s)\.'
 grep -oE '/netns/(%[1]s)\.[^ ]*' /proc/self/mountinfo | sort
 for pid in $(grep -lszE '^(%[2]s=%[3]d|NETKVLAB_LAB=(%[1]s))$' /proc/[0-9]*/environ | cut -d/ -f3); do
   name=$(cat /proc/$pid/comm)
-  case $name in netkvlab|kvagent) echo "$pid $name $(tr '\0' ' ' </proc/$pid/cmdline)" ;; esac
+  case $name in netkvlab|kvagent) echo "$pid $name $(tr '\0' ' ' </proc/$pid/cmdline)"%[4]s ;; esac
 done
 ss -xlH | grep -E '/(%[1]s)/'
 find /run/netkvlab -mindepth 1 | grep -E '^/run/netkvlab/(%[1]s)(/|$)'
 docker ps -aq --no-trunc --filter label=io.netkvlab.lab --format '{{.ID}} {{.Label "io.netkvlab.lab"}}' | grep -E ' (%[1]s)$'
-true`, testLabs, startedEnv, os.Getpid()))
+true`, which, startedEnv, os.Getpid(), mentions))
 }
 
 // long skips a test of several minutes in a short run.
@@ -181,25 +188,33 @@ func rounds() int {
 	return 20
 }
 
-// ours selects the labs of these tests. They must not remove other labs of this host.
-func ours(labs []string) []string {
-	return slices.DeleteFunc(labs, func(name string) bool { return !strings.HasPrefix(name, "e2e-") && !strings.HasPrefix(name, "bad-") })
-}
-
-// clean checks at the test's end that the host is as it was.
-func clean(t *testing.T) {
+// clean checks at the test's end that the host is as it was. With the names of the test's own labs
+// it looks at nothing else of labs, as a test must that runs beside others.
+func clean(t *testing.T, labs ...string) {
 	t.Helper()
-	net, left := network(t), leftovers(t)
+	net, left := network(t), leftovers(t, labs...)
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, lab := range ours(names("/run/netkvlab")) {
-				_ = exec.Command(binary, "down", lab).Run()
+			// Only labs of these tests: there may be others on this host.
+			which := regexp.MustCompile("^(" + cmp.Or(strings.Join(labs, "|"), "e2e-.*|bad-.*") + ")$")
+			for _, lab := range names("/run/netkvlab") {
+				if which.MatchString(lab) {
+					_ = exec.Command(binary, "down", lab).Run()
+				}
 			}
 			return
 		}
 		require.Equal(t, net, network(t), "the host's network")
-		require.Equal(t, left, leftovers(t), "what is left of labs")
+		require.Equal(t, left, leftovers(t, labs...), "what is left of labs")
 	})
+}
+
+// besides marks a test that may run beside others: it neither measures nor judges transfers, and
+// it touches no lab but the named ones. Such tests start when all others have ended.
+func besides(t *testing.T, labs ...string) {
+	t.Helper()
+	t.Parallel()
+	clean(t, labs...)
 }
 
 // absent checks at the test's end that nothing of the named lab is left. Unlike clean it ignores
@@ -224,6 +239,12 @@ find /run/netkvlab/%[1]s 2>/dev/null
 ss -xlH 2>/dev/null | grep '/%[1]s/'
 docker ps -aq --filter label=io.netkvlab.lab=%[1]s 2>/dev/null
 grep -lsz '^NETKVLAB_LAB=%[1]s$' /proc/[0-9]*/environ || true`, lab)), "left of %s", lab)
+}
+
+// killAgent kills the agent of a lab's node as a lack of memory would.
+func killAgent(t *testing.T, lab, node string) {
+	t.Helper()
+	sh(t, fmt.Sprintf(`kill -9 $(grep -lszx 'NETKVLAB_LAB=%s' $(grep -lszx 'NETKVLAB_NODE=%s' /proc/[0-9]*/environ) | cut -d/ -f3)`, lab, node))
 }
 
 // links returns the bytes that each direction of each link has carried, from the last samples of

@@ -19,6 +19,7 @@ import (
 
 // A shell inside a lab requests its removal: the lab is removed, the shell keeps running.
 func TestDownFromInsideTheLab(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct{ name, enter string }{
 		{"ip netns exec", "ip netns exec e2e-inside.d0"},
 		{"nsenter", "nsenter --net=/run/netns/e2e-inside.d0"},
@@ -26,7 +27,7 @@ func TestDownFromInsideTheLab(t *testing.T) {
 		{"exec from exec", binary + " exec e2e-inside tor0-0 -- " + binary + " exec e2e-inside d0 --"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			clean(t)
+			clean(t, "e2e-inside")
 			mustRun(t, "up", "-d", scenario(t, "e2e-inside"))
 			out := sh(t, fmt.Sprintf(`%s bash -c '%s down e2e-inside 2>&1 | cat; echo "exit ${PIPESTATUS[0]}"; ip -o link | wc -l' && echo survived`, tt.enter, binary))
 			assert.Contains(t, out, "e2e-inside: removed")
@@ -58,7 +59,7 @@ func guest(t *testing.T, name string, args ...string) (pid int, lines *bufio.Sca
 }
 
 func TestDownLeavesOthersProcessesAlone(t *testing.T) {
-	clean(t)
+	besides(t, "e2e-guest")
 	s := scenario(t, "e2e-guest")
 	mustRun(t, "up", "-d", s)
 	pid, _ := guest(t, "nsenter", "--net=/run/netns/e2e-guest.p0")
@@ -78,7 +79,7 @@ func TestDownLeavesOthersProcessesAlone(t *testing.T) {
 }
 
 func TestUpIsRefusedWhereNobodyWouldSeeTheLab(t *testing.T) {
-	clean(t)
+	besides(t, "e2e-private")
 	s := scenario(t, "e2e-private")
 	mustRun(t, "up", "-d", s) // so that the folder of names is a mount
 	mustRun(t, "down", "e2e-private")
@@ -87,7 +88,7 @@ func TestUpIsRefusedWhereNobodyWouldSeeTheLab(t *testing.T) {
 		{"unshare", "-m", "--propagation", "slave"},
 	} {
 		t.Run(strings.Join(enter, " "), func(t *testing.T) {
-			left := leftovers(t)
+			left := leftovers(t, "e2e-private")
 			cmd := exec.Command(enter[0], append(enter[1:], binary, "up", "-d", s)...)
 			text, err := cmd.CombinedOutput()
 			require.Error(t, err, string(text))
@@ -95,7 +96,7 @@ func TestUpIsRefusedWhereNobodyWouldSeeTheLab(t *testing.T) {
 			assert.Contains(t, string(text), "mounts of its own")
 			assert.Contains(t, string(text), "nsenter --mount=/proc/1/ns/mnt", "the way out")
 			assert.Equal(t, 1, strings.Count(string(text), "\n"), string(text))
-			assert.Equal(t, left, leftovers(t))
+			assert.Equal(t, left, leftovers(t, "e2e-private"))
 		})
 	}
 	t.Run("a lab seen from both is built", func(t *testing.T) {
@@ -107,7 +108,7 @@ func TestUpIsRefusedWhereNobodyWouldSeeTheLab(t *testing.T) {
 }
 
 func TestUpOfADamagedLabSaysSo(t *testing.T) {
-	clean(t)
+	besides(t, "e2e-again")
 	s := scenario(t, "e2e-again")
 	refused := func(want ...string) {
 		t.Helper()
@@ -129,7 +130,7 @@ func TestUpOfADamagedLabSaysSo(t *testing.T) {
 
 // Signals that a shell ignores when it starts a program stay ignored in the program.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
-	clean(t)
+	besides(t, "e2e-ignore")
 	s := scenario(t, "e2e-ignore", "requests: 8", "requests: 16", "policies: [rr, netkv-full]", "policies: [rr]")
 	for _, sig := range []string{"HUP", "INT"} {
 		t.Run(sig, func(t *testing.T) {

@@ -31,14 +31,15 @@ func TestHostNetworkIsTheSameBeforeDuringAndAfter(t *testing.T) {
 }
 
 func TestTwentyTimesUpAndDown(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-cycle")
 		s := scenarioOn(t, runtime, "e2e-cycle")
-		left := leftovers(t)
+		left := leftovers(t, "e2e-cycle")
 		for i := range rounds() {
 			mustRun(t, "up", "-d", s)
 			mustRun(t, "down", "e2e-cycle")
-			require.Equal(t, left, leftovers(t), "after round %d, at once", i)
+			require.Equal(t, left, leftovers(t, "e2e-cycle"), "after round %d, at once", i)
 		}
 	})
 }
@@ -46,10 +47,11 @@ func TestTwentyTimesUpAndDown(t *testing.T) {
 // TestKilledAtAnyInstant kills `up` at random instants, from the first namespace to the run, and
 // expects `down` to leave nothing.
 func TestKilledAtAnyInstant(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-kill")
 		s := scenarioOn(t, runtime, "e2e-kill")
-		left := leftovers(t)
+		left := leftovers(t, "e2e-kill")
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -65,7 +67,7 @@ func TestKilledAtAnyInstant(t *testing.T) {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 			mustRun(t, "down", "e2e-kill")
-			require.Equal(t, left, leftovers(t), "killed after %v", after)
+			require.Equal(t, left, leftovers(t, "e2e-kill"), "killed after %v", after)
 		}
 		mustRun(t, "up", "-d", s)
 		mustRun(t, "down", "e2e-kill")
@@ -73,10 +75,11 @@ func TestKilledAtAnyInstant(t *testing.T) {
 }
 
 func TestInterruptionInAnyPhaseCleansUpByItself(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-int")
 		s := scenarioOn(t, runtime, "e2e-int")
-		left := leftovers(t)
+		left := leftovers(t, "e2e-int")
 		for _, after := range []time.Duration{20, 50, 100, 200, 400, 800, 1600} {
 			cmd, _, errs := command(t.Context(), t.TempDir(), "up", s)
 			require.NoError(t, cmd.Start())
@@ -86,14 +89,15 @@ func TestInterruptionInAnyPhaseCleansUpByItself(t *testing.T) {
 			if status := cmd.ProcessState.Sys().(syscall.WaitStatus); !status.Signaled() || after > 100 || errs.String() != "" {
 				assert.Equal(t, 130, cmd.ProcessState.ExitCode(), "after %d ms: %v %s", after, err, errs)
 			} // else the signal came before the program had begun: a shell says 130, too
-			require.Equal(t, left, leftovers(t), "interrupted after %d ms", after)
+			require.Equal(t, left, leftovers(t, "e2e-int"), "interrupted after %d ms", after)
 		}
 	})
 }
 
 func TestInterruptedRunKeepsWhatItMeasured(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-keep")
 		dir := filepath.Join(t.TempDir(), "run")
 		s := scenarioOn(t, runtime, "e2e-keep", "requests: 8", "requests: 200")
 		cmd, _, errs := command(t.Context(), t.TempDir(), "up", s, "--out", dir)
@@ -114,8 +118,9 @@ func TestInterruptedRunKeepsWhatItMeasured(t *testing.T) {
 }
 
 func TestSecondInterruptionStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-twice")
 		s := scenarioOn(t, runtime, "e2e-twice", "requests: 8", "requests: 100")
 		cmd, _, errs := command(t.Context(), t.TempDir(), "up", s)
 		require.NoError(t, cmd.Start())
@@ -130,7 +135,7 @@ func TestSecondInterruptionStopsAtOnce(t *testing.T) {
 }
 
 func TestOneInterruptionMayComeTwice(t *testing.T) {
-	clean(t)
+	besides(t, "e2e-timeout")
 	s := scenario(t, "e2e-timeout", "requests: 8", "requests: 400")
 	out := filepath.Join(t.TempDir(), "run")
 	cmd := exec.Command("timeout", "15", binary, "up", s, "--out", out) // timeout signals the process and its group
@@ -144,6 +149,7 @@ func TestOneInterruptionMayComeTwice(t *testing.T) {
 }
 
 func TestDownNeedsNoScenarioAndNoState(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
 		for _, tt := range []struct {
 			name   string
@@ -159,7 +165,7 @@ func TestDownNeedsNoScenarioAndNoState(t *testing.T) {
 			{"state folder gone", func(t *testing.T, _ string) { require.NoError(t, os.RemoveAll("/run/netkvlab/e2e-lost")) }, ""},
 		} {
 			t.Run(tt.name, func(t *testing.T) {
-				clean(t)
+				clean(t, "e2e-lost")
 				file := scenarioOn(t, runtime, "e2e-lost")
 				mustRun(t, "up", "-d", file)
 				tt.damage(t, file)
@@ -186,11 +192,13 @@ func halve(t *testing.T, path string) {
 }
 
 func TestDamagedLabIsNamedAndRemovable(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-hurt")
 		s := scenarioOn(t, runtime, "e2e-hurt")
 		mustRun(t, "up", "-d", s)
-		sh(t, "ip netns del e2e-hurt.core0-0; ip -n e2e-hurt.tor0-0 link del up0; pkill -9 -f '[k]vagent.*--node p0' || true")
+		sh(t, "ip netns del e2e-hurt.core0-0; ip -n e2e-hurt.tor0-0 link del up0")
+		killAgent(t, "e2e-hurt", "p0")
 		waitFor(t, 5*time.Second, "the agent's end", func() bool {
 			return strings.Contains(netkvlab(t, "ps").stdout, "agent p0 is dead")
 		})
@@ -236,23 +244,25 @@ func TestDecoysSurvive(t *testing.T) {
 }
 
 func TestTakenNamesAreRefusedUntouched(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-taken")
 		sh(t, "ip netns add e2e-taken.p0")
 		t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", "e2e-taken.p0").Run() })
-		left := leftovers(t)
+		left := leftovers(t, "e2e-taken")
 		o := netkvlab(t, "up", "-d", scenarioOn(t, runtime, "e2e-taken"))
 		assert.Equal(t, 1, o.code)
 		assert.Contains(t, o.stderr, "e2e-taken.p0")
-		assert.Equal(t, left, leftovers(t))
+		assert.Equal(t, left, leftovers(t, "e2e-taken"))
 		mustRun(t, "down", "e2e-taken")
 		assert.FileExists(t, "/run/netns/e2e-taken.p0", "not marked as ours")
 	})
 }
 
 func TestTwoLabsLiveSideBySide(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-twelve-chars-a", "e2e-twelve-chars-b")
 		a, b := scenarioOn(t, runtime, "e2e-twelve-chars-a"), scenarioOn(t, runtime, "e2e-twelve-chars-b")
 		mustRun(t, "up", "-d", a)
 		mustRun(t, "up", "-d", b)
@@ -276,8 +286,9 @@ func TestTwoLabsLiveSideBySide(t *testing.T) {
 }
 
 func TestExecPassesInputOutputAndExitCode(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-exec")
 		mustRun(t, "up", "-d", scenarioOn(t, runtime, "e2e-exec"))
 		o := netkvlab(t, "exec", "e2e-exec", "tor0-0", "--", "sh", "-c", "ip -o link | grep -c ': up'; exit 7")
 		assert.Equal(t, 7, o.code)
@@ -290,15 +301,16 @@ func TestExecPassesInputOutputAndExitCode(t *testing.T) {
 }
 
 func TestAgentThatDiesMidRunIsReported(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-death")
 		dir := filepath.Join(t.TempDir(), "run")
 		s := scenarioOn(t, runtime, "e2e-death", "requests: 8", "requests: 60")
 		cmd, _, errs := command(t.Context(), t.TempDir(), "up", s, "--out", dir)
 		require.NoError(t, cmd.Start())
 		waitFor(t, time.Minute, "the run to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 		time.Sleep(2 * time.Second) // in the middle of the trial
-		sh(t, "pkill -9 -f '[k]vagent.*--node d0'")
+		killAgent(t, "e2e-death", "d0")
 		_ = cmd.Wait()
 		assert.Equal(t, 1, cmd.ProcessState.ExitCode(), errs)
 		assert.Contains(t, errs.String(), "d0")
@@ -326,8 +338,9 @@ func TestDownAllRemovesEveryLab(t *testing.T) {
 }
 
 func TestDownEndsARunInProgress(t *testing.T) {
+	t.Parallel()
 	bothRuntimes(t, func(t *testing.T, runtime string) {
-		clean(t)
+		clean(t, "e2e-busy")
 		s := scenarioOn(t, runtime, "e2e-busy", "requests: 8", "requests: 100")
 		cmd, _, errs := command(t.Context(), t.TempDir(), "up", s)
 		require.NoError(t, cmd.Start())

@@ -81,6 +81,7 @@ func sideBySide(t *testing.T, name string) (dir string, signal func(os.Signal), 
 }
 
 func TestInterruptionSideBySideKeepsWhatAllMeasured(t *testing.T) {
+	t.Parallel()
 	goneAtEnd(t, "e2e-parint")
 	dir, signal, wait := sideBySide(t, "e2e-parint")
 	var listed []struct {
@@ -108,6 +109,7 @@ func TestInterruptionSideBySideKeepsWhatAllMeasured(t *testing.T) {
 }
 
 func TestDownFindsAllFabricsOfAKilledRun(t *testing.T) {
+	t.Parallel()
 	goneAtEnd(t, "e2e-parkill")
 	_, signal, wait := sideBySide(t, "e2e-parkill")
 	signal(os.Kill)
@@ -120,6 +122,7 @@ func TestDownFindsAllFabricsOfAKilledRun(t *testing.T) {
 }
 
 func TestDownEndsARunSideBySideInOrder(t *testing.T) {
+	t.Parallel()
 	goneAtEnd(t, "e2e-pardown")
 	dir, _, wait := sideBySide(t, "e2e-pardown")
 	mustRun(t, "down", "e2e-pardown")
@@ -131,9 +134,10 @@ func TestDownEndsARunSideBySideInOrder(t *testing.T) {
 }
 
 func TestAgentLostInOneFabricLeavesTheOthersTheirTrial(t *testing.T) {
+	t.Parallel()
 	goneAtEnd(t, "e2e-parloss")
 	dir, _, wait := sideBySide(t, "e2e-parloss")
-	sh(t, "pkill -9 -f '[k]vagent.*/e2e-parloss-2/.*--node d0'")
+	killAgent(t, "e2e-parloss-2", "d0")
 	code, errs := wait()
 	assert.Equal(t, 1, code, errs)
 	assert.Contains(t, errs, "lost agent d0")

@@ -61,6 +61,51 @@ func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
 	assert.Equal(t, 500, strings.Count(string(aside), "\n"))
 }
 
+// TestBadLuckWhileATrialIsRepeated: what was measured is kept, there is one message, and nothing
+// is left behind.
+func TestBadLuckWhileATrialIsRepeated(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		strike func(t *testing.T, up *os.Process)
+		code   int
+		says   string
+	}{
+		{"interrupted", func(t *testing.T, up *os.Process) { require.NoError(t, up.Signal(os.Interrupt)) }, 130, "interrupted"},
+		{"an agent dies", func(t *testing.T, _ *os.Process) { killAgent(t, "e2e-unlucky", "d0") }, 1, "agent d0"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t, "e2e-unlucky")
+			out := filepath.Join(t.TempDir(), "run")
+			cmd, _, errs := command(t.Context(), t.TempDir(), "up", scenario(t, "e2e-unlucky", crowded...), "--worlds", "packet", "--out", out)
+			require.NoError(t, cmd.Start())
+			waitFor(t, time.Minute, "the first trial", func() bool { return strings.Contains(errs.String(), "(trial 1 of 6)") })
+			time.Sleep(2 * time.Second) // until the middle of the trial
+			pid := agentOf(t, "e2e-unlucky", "d0")
+			require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+			time.Sleep(400 * time.Millisecond) // the agent looks at its own timers every 250 ms
+			require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+			waitFor(t, time.Minute, "its repetition", func() bool { return strings.Contains(errs.String(), "attempt 2 (trial 1 of 6)") })
+			time.Sleep(time.Second)
+			tt.strike(t, cmd.Process)
+			_ = cmd.Wait()
+			assert.Equal(t, tt.code, cmd.ProcessState.ExitCode(), errs)
+			assert.Contains(t, errs.String(), tt.says)
+
+			s := summary(t, out)
+			require.Len(t, s.Trials, 1)
+			assert.Equal(t, 2, s.Trials[0].Attempts)
+			require.Len(t, s.Trials[0].Spoiled, 1)
+			assert.FileExists(t, filepath.Join(out, s.Trials[0].Spoiled[0].File))
+			rows := records(t, out)
+			require.Len(t, rows, 500, "of the second attempt")
+			c := s.Worlds[results.WorldPacket]["netkv-full"].Requests
+			assert.Equal(t, 500, c.Completed+c.Failed+c.Incomplete)
+			assert.Positive(t, c.Completed)
+		})
+	}
+}
+
 // TestARunThatOverloadsTheHostIsNotRepeated: a scale at which this host cannot carry the packets
 // is a fault of the run itself.
 func TestARunThatOverloadsTheHostIsNotRepeated(t *testing.T) {
