@@ -73,18 +73,11 @@ func slots(p *fabric.Plan, from, to fabric.NodeID, f *workload.FlowRequest, stre
 		}
 		return out, nil
 	}
-	want, err := p.PathFromNodes(from, to, f.Via)
+	slot, err := p.SlotVia(from, to, f.Via)
 	if err != nil {
 		return nil, err
 	}
-	slot := p.Slot(want)
-	if slot < 0 || slot >= len(paths) || !slices.Equal(paths[slot], want) {
-		return nil, fmt.Errorf("%s to %s via %v is not one of the %d equal-cost paths, and routing takes no other", f.From, f.To, f.Via, len(paths))
-	}
-	for s := range out {
-		out[s] = slot
-	}
-	return out, nil
+	return slices.Repeat([]int{slot}, streams), nil
 }
 
 // NamePaths writes the nodes that each stream crossed into the records, from the
