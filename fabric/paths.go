@@ -50,7 +50,7 @@ func (p *Plan) EqualCostPaths(src, dst NodeID) []Path { return p.NICPaths(src, d
 // address. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
 func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
 	tier := p.Tier(src, dst)
-	if tier < 0 || src == dst || !p.hasNIC(src, srcNIC) || !p.hasNIC(dst, dstNIC) {
+	if tier < 0 || src == dst || !p.Nodes[src].hasNIC(srcNIC) || !p.Nodes[dst].hasNIC(dstNIC) {
 		return nil
 	}
 	if tier == 0 {
@@ -65,9 +65,7 @@ func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
 	return paths
 }
 
-func (p *Plan) hasNIC(host NodeID, nic int) bool {
-	return nic >= 0 && nic < len(p.Nodes[host].Addrs)
-}
+func (n *Node) hasNIC(nic int) bool { return nic >= 0 && nic < len(n.Addrs) }
 
 // climb follows a slot's uplinks from both ends to the switch where they meet.
 func (p *Plan) climb(tier int, src, dst *Port, slot int) Path {
@@ -147,14 +145,12 @@ func (p *Plan) TierBandwidth() [4]BitsPerSecond {
 // LinkName names one direction of a link by its nodes: "tor0-0>agg0-1". NICs
 // after the first add their number: "p0.1>tor0-0".
 func (p *Plan) LinkName(h Hop) string {
-	from, to := p.Egress(h), p.Ingress(h)
-	return p.endName(from) + ">" + p.endName(to)
-}
-
-func (p *Plan) endName(port *Port) string {
-	name := p.Nodes[port.Node].Name
-	if l := &p.Links[port.Link]; l.Tier == 1 && port == &l.A && port.Index > 0 {
-		return fmt.Sprintf("%s.%d", name, port.Index)
+	name := func(port *Port) string {
+		name := p.Nodes[port.Node].Name
+		if l := &p.Links[port.Link]; l.Tier == 1 && port == &l.A && port.Index > 0 {
+			return fmt.Sprintf("%s.%d", name, port.Index)
+		}
+		return name
 	}
-	return name
+	return name(p.Egress(h)) + ">" + name(p.Ingress(h))
 }
