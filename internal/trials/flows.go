@@ -83,31 +83,24 @@ func slots(p *fabric.Plan, from, to fabric.NodeID, f *workload.FlowRequest, stre
 // NamePaths writes the nodes that each stream crossed into the records, from the
 // slots that the records carry.
 func NamePaths(p *fabric.Plan, records []results.Record) {
-	byName := make(map[string]fabric.NodeID, len(p.Nodes))
-	for i := range p.Nodes {
-		byName[p.Nodes[i].Name] = p.Nodes[i].ID
-	}
-	names := map[[2]string][][]string{}
+	known := map[[2]string][][]string{}
 	for i := range records {
 		r := &records[i]
-		if len(r.Streams) == 0 {
-			continue
-		}
 		pair := [2]string{r.Prefill, r.Decode}
-		paths, ok := names[pair]
-		if !ok {
-			from, fok := byName[r.Prefill]
-			to, tok := byName[r.Decode]
+		names, ok := known[pair]
+		if !ok && len(r.Streams) > 0 {
+			from, fok := p.Lookup(r.Prefill)
+			to, tok := p.Lookup(r.Decode)
 			if fok && tok {
 				for _, path := range p.EqualCostPaths(from, to) {
-					paths = append(paths, p.PathNodes(path))
+					names = append(names, p.PathNodes(path))
 				}
 			}
-			names[pair] = paths
+			known[pair] = names
 		}
 		for s := range r.Streams {
-			if slot := r.Streams[s].Slot; slot >= 0 && slot < len(paths) {
-				r.Streams[s].Path = paths[slot]
+			if slot := r.Streams[s].Slot; slot >= 0 && slot < len(names) {
+				r.Streams[s].Path = names[slot]
 			}
 		}
 	}
