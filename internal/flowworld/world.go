@@ -123,9 +123,8 @@ func (w *World) next(d controller.Driver) (what source, at time.Duration) {
 			what, at = s, t
 		}
 	}
-	if t, ok := w.net.Next(); ok {
-		consider(network, t.Duration(), true)
-	}
+	arrival, ok := w.net.Next()
+	consider(network, arrival.Duration(), ok)
 	for _, p := range w.prefills {
 		t, ok := p.Next()
 		consider(instances, t, ok)

@@ -18,19 +18,9 @@ import (
 
 // recordedSysctls are read from the host. Namespaces inherit some and reset others.
 var recordedSysctls = []string{
-	"kernel.sched_autogroup_enabled",
-	"net.core.default_qdisc",
-	"net.core.netdev_budget",
-	"net.core.netdev_budget_usecs",
-	"net.core.rmem_max",
-	"net.core.somaxconn",
-	"net.core.wmem_max",
-	"net.ipv4.ip_local_port_range",
-	"net.ipv4.tcp_ecn",
-	"net.ipv4.tcp_mem",
-	"net.ipv4.tcp_no_metrics_save",
-	"net.ipv4.tcp_rmem",
-	"net.ipv4.tcp_slow_start_after_idle",
+	"kernel.sched_autogroup_enabled", "net.core.default_qdisc", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
+	"net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_max", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_ecn",
+	"net.ipv4.tcp_mem", "net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_rmem", "net.ipv4.tcp_slow_start_after_idle",
 	"net.ipv4.tcp_wmem",
 }
 

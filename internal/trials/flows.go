@@ -46,17 +46,14 @@ func (c *Cluster) flows(t Trial, flows []workload.FlowRequest) (*controller.Flow
 			ID: f.ID, Start: f.Start, From: from, To: to, Tier: p.Tier(ids[from], ids[to]), Bytes: int64(f.Bytes), Slots: slots,
 		}
 	}
-	return controller.NewFlows(controller.FlowsConfig{
-		World: t.World, Seed: t.Seed, Flows: specs, Endpoints: Names(p, ids), RateScale: p.Scale.Rate,
-		NICs: s.Topology.NICsPerInstance, Drain: s.Limits.Drain,
-	})
+	return c.Transfers(t, specs)
 }
 
-// Transfers builds the driver of transfers that are not in the scenario, such as those of a
-// calibration. They name their ends by index in Endpoints.
-func (c *Cluster) Transfers(world string, specs []controller.FlowSpec) (*controller.Flows, error) {
+// Transfers builds the driver of a trial's transfers, which need not be in the scenario, such as
+// those of a calibration. They name their ends by index in Endpoints.
+func (c *Cluster) Transfers(t Trial, specs []controller.FlowSpec) (*controller.Flows, error) {
 	return controller.NewFlows(controller.FlowsConfig{
-		World: world, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,
+		World: t.World, Seed: t.Seed, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,
 		NICs: c.Scenario.Topology.NICsPerInstance, Drain: c.Scenario.Limits.Drain,
 	})
 }
