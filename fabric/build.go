@@ -30,7 +30,7 @@ func New(s *scenarios.Scenario, scale scenarios.Scale) (*Plan, error) {
 		return nil, fmt.Errorf("plan: scenario is nil")
 	}
 	b := &builder{scenario: s, perRack: s.Topology.InstancesPerRack(s.Model.TensorParallel), Plan: &Plan{
-		Lab: s.Name, Scale: scale, nvlinkRate: s.Topology.NVLinkRate,
+		Lab: s.Name, Scale: scale,
 		Classes: s.Background.Enabled() && s.Oracle.Separation == scenarios.SeparationDSCP,
 		KVDSCP:  s.Transfer.DSCP, BackgroundDSCP: s.Background.DSCP,
 		Prefill: []NodeID{}, Decode: []NodeID{}, Background: []NodeID{},
@@ -177,45 +177,48 @@ func address(pod, rack, n int) netip.Addr {
 // addLinks wires the tree bottom up, then the NVLinks.
 func (b *builder) addLinks() error {
 	t := &b.scenario.Topology
+	b.rates = [4]BitsPerSecond{t.NVLinkRate, t.NICRate, t.LinkRates.RackUplink, t.LinkRates.CoreLink}
 	perServer, racks := b.perRack/t.ServersPerRack, t.Pods*t.RacksPerPod
-	links := [4]Link{{Rate: t.NVLinkRate}, {Rate: t.NICRate}, {Rate: t.LinkRates.RackUplink}, {Rate: t.LinkRates.CoreLink}}
-	for tier := range links {
-		emulated := math.Round(float64(links[tier].Rate) / b.Scale.Rate / b.Scale.Time)
-		if emulated < minEmulated && (tier > 0 || perServer > 1) {
+	var emulated [4]BitsPerSecond
+	for tier, rate := range b.rates {
+		e := math.Round(float64(rate) / b.Scale.Rate / b.Scale.Time)
+		if e < minEmulated && (tier > 0 || perServer > 1) {
 			field := [...]string{"nvlinkRate", "nicRate", "linkRates.rackUplink", "linkRates.coreLink"}[tier]
 			return fmt.Errorf("topology.%s is %d bit/s, which scale.rate %v and scale.time %v turn into %v bit/s, want at least %d",
-				field, links[tier].Rate, b.Scale.Rate, b.Scale.Time, emulated, minEmulated)
+				field, rate, b.Scale.Rate, b.Scale.Time, e, minEmulated)
 		}
-		links[tier].Tier, links[tier].RateEmulated = tier, BitsPerSecond(emulated)
+		emulated[tier] = BitsPerSecond(e)
 	}
-	join := func(tier int, lower, upper NodeID) {
-		l := links[tier]
-		l.ID = LinkID(len(b.Links))
-		l.A, l.B = Port{Node: lower, Addr: linkAddr(2 * l.ID)}, Port{Node: upper, Addr: linkAddr(2*l.ID + 1)}
-		b.Links = append(b.Links, l)
+	join := func(tier, lower, upper int) {
+		id := LinkID(len(b.Links))
+		b.Links = append(b.Links, Link{
+			ID: id, Tier: tier, Rate: b.rates[tier], RateEmulated: emulated[tier],
+			A: Port{Node: NodeID(lower), Addr: linkAddr(2 * id)}, B: Port{Node: NodeID(upper), Addr: linkAddr(2*id + 1)},
+		})
 	}
-	instances := NodeID(racks * b.perRack)
-	tors := instances + NodeID(len(b.Background))
-	aggs := tors + NodeID(racks)
-	cores := aggs + NodeID(t.Pods*b.aggs)
-	for rack := range NodeID(racks) {
+	// The first nodes of a kind, in the order of addNodes.
+	background := racks * b.perRack
+	tors := background + len(b.Background)
+	aggs := tors + racks
+	cores := aggs + t.Pods*b.aggs
+	for rack := range racks {
 		for i := range b.perRack * t.NICsPerInstance {
-			join(1, rack*NodeID(b.perRack)+NodeID(i/t.NICsPerInstance), tors+rack)
+			join(1, rack*b.perRack+i/t.NICsPerInstance, tors+rack)
 		}
 		if len(b.Background) > 0 {
-			join(1, b.Background[rack], tors+rack)
+			join(1, background+rack, tors+rack)
 		}
 	}
 	for rack, agg := range grid(racks, b.aggs) {
-		join(2, tors+NodeID(rack), aggs+NodeID(rack/t.RacksPerPod*b.aggs+agg))
+		join(2, tors+rack, aggs+rack/t.RacksPerPod*b.aggs+agg)
 	}
 	for agg, core := range grid(t.Pods*b.aggs, b.cores) {
-		join(3, aggs+NodeID(agg), cores+NodeID(agg%b.aggs*b.cores+core))
+		join(3, aggs+agg, cores+agg%b.aggs*b.cores+core)
 	}
-	for first := NodeID(0); first < instances; first += NodeID(perServer) {
+	for server := 0; server < background; server += perServer {
 		for i, j := range grid(perServer, perServer) {
 			if i < j {
-				join(0, first+NodeID(i), first+NodeID(j))
+				join(0, server+i, server+j)
 			}
 		}
 	}

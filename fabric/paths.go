@@ -132,14 +132,8 @@ func (p *Plan) SlotVia(src, dst NodeID, via []string) (int, error) {
 // paper's cluster it is 3600, 100, 50 and 25 Gbps. Tier 0 has the NVLinks' rate
 // also where servers hold one instance.
 func (p *Plan) TierBandwidth() [4]BitsPerSecond {
-	var rate [4]BitsPerSecond
-	for i := range p.Links {
-		rate[p.Links[i].Tier] = p.Links[i].Rate
-	}
-	rate[0] = p.nvlinkRate
-	rate[2] = min(rate[1], rate[2])
-	rate[3] = min(rate[2], rate[3])
-	return rate
+	r := p.rates
+	return [4]BitsPerSecond{r[0], r[1], min(r[1], r[2]), min(r[1], r[2], r[3])}
 }
 
 // LinkName names one direction of a link by its nodes: "tor0-0>agg0-1". NICs

@@ -105,8 +105,8 @@ type Plan struct {
 	Decode     []NodeID `json:"decode"`
 	Background []NodeID `json:"background"`
 
-	aggs, cores int           // uplinks of a rack's switch, and of an aggregation switch
-	nvlinkRate  BitsPerSecond // the paper's
+	aggs, cores int              // uplinks of a rack's switch, and of an aggregation switch
+	rates       [4]BitsPerSecond // the paper's, of each tier's links
 	byName      map[string]NodeID
 }
 
@@ -168,10 +168,9 @@ type Link struct {
 	// Tier: 0 NVLink, 1 host to ToR, 2 ToR to aggregation, 3 aggregation to core.
 	Tier int `json:"tier"`
 	// Rate is the paper's, RateEmulated the rate that this host shapes to:
-	// Rate / scale.rate / scale.time. A rate counts Ethernet frames
-	// without preamble, check sequence and gap (what a qdisc counts).
-	Rate         scenarios.BitsPerSecond `json:"rate"`
-	RateEmulated scenarios.BitsPerSecond `json:"rate_emulated"`
+	// Rate / scale.rate / scale.time.
+	Rate         BitsPerSecond `json:"rate"`
+	RateEmulated BitsPerSecond `json:"rate_emulated"`
 }
 
 // Port is one end of a link: the interface and the shaping of its egress.
@@ -188,7 +187,7 @@ type Port struct {
 
 // Shape is the egress shaping of a port, in emulated units, as the kernel must hold it.
 type Shape struct {
-	Rate scenarios.BitsPerSecond `json:"rate"`
+	Rate BitsPerSecond `json:"rate"`
 	// BurstBytes may leave back to back after an idle time.
 	BurstBytes int `json:"burst_bytes"`
 	// LimitBytes bounds the queue; with Classes, each class's queue; with FlowQueues,
@@ -212,10 +211,10 @@ type Shape struct {
 	// telemetry: HTB with one bfifo per class instead of a plain TBF. The three
 	// rates are guaranteed to each class when all want to send; they sum to
 	// Rate, and any class may use what the others leave.
-	Classes        bool                    `json:"classes,omitempty"`
-	KVRate         scenarios.BitsPerSecond `json:"kv_rate,omitempty"`
-	BackgroundRate scenarios.BitsPerSecond `json:"background_rate,omitempty"`
-	OtherRate      scenarios.BitsPerSecond `json:"other_rate,omitempty"`
+	Classes        bool          `json:"classes,omitempty"`
+	KVRate         BitsPerSecond `json:"kv_rate,omitempty"`
+	BackgroundRate BitsPerSecond `json:"background_rate,omitempty"`
+	OtherRate      BitsPerSecond `json:"other_rate,omitempty"`
 	// First is the kind of traffic that the port serves first (scenarios.PriorityTransfers or
 	// PriorityBackground); "" is neither. The other kind is then guaranteed almost nothing.
 	First string `json:"first,omitempty"`

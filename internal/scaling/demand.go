@@ -211,12 +211,8 @@ func decode(windows []slot, p *fabric.Plan, records []results.Record, width floa
 		}
 		first, last := int((r.ArrivalMS+*r.TTFTMS)/width), int(*r.FinishMS/width)
 		for w := first; w <= last && w < len(windows); w++ {
-			busy[r.Decode][w] = true
-		}
-	}
-	for _, of := range busy {
-		for w, yes := range of {
-			if yes {
+			if !busy[r.Decode][w] {
+				busy[r.Decode][w] = true
 				windows[w].decoding += 1 / p.Scale.Time
 			}
 		}
