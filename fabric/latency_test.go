@@ -81,25 +81,3 @@ func TestWhatALatencyBecomes(t *testing.T) {
 		})
 	}
 }
-
-func TestLatenciesThatCannotBe(t *testing.T) {
-	t.Parallel()
-	for _, tc := range []struct {
-		name    string
-		latency scenarios.TierLatency
-		want    string
-	}{
-		{"a pod nearer than its racks", latencies(0, 3*ms, 2*ms, 4*ms), "topology.latency.tier2 is 2ms, less than tier1's 3ms, through which its paths go"},
-		{"a cluster nearer than its pods", latencies(0, ms, 2*ms, ms), "topology.latency.tier3 is 1ms, less than tier2's 2ms"},
-		{"a latency before time", latencies(0, -ms, 0, 0), "topology.latency.tier1 is -1ms, want 0 to 1h0m0s"},
-		{"an hour and more", latencies(0, 0, 0, 2*time.Hour), "topology.latency.tier3 is 2h0m0s, want 0 to 1h0m0s"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			s := fabrictest.Paper64()
-			s.Topology.Latency = tc.latency
-			_, err := fabric.New(s, scale(100, 1))
-			assert.ErrorContains(t, err, tc.want)
-		})
-	}
-}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Tier is the locality of two hosts: 0 the same server, 1 the same rack, 2 the
@@ -33,9 +31,9 @@ func (p *Plan) Tier(a, b NodeID) int {
 func (p *Plan) PathCount(tier int) int {
 	switch tier {
 	case 2:
-		return p.dims.aggs
+		return p.aggs
 	case 3:
-		return p.dims.aggs * p.dims.cores
+		return p.aggs * p.cores
 	}
 	return 1
 }
@@ -52,82 +50,72 @@ func (p *Plan) EqualCostPaths(src, dst NodeID) []Path { return p.NICPaths(src, d
 // address. At tier 0 NICs do not matter. It is nil for NICs that do not exist.
 func (p *Plan) NICPaths(src, dst NodeID, srcNIC, dstNIC int) []Path {
 	tier := p.Tier(src, dst)
-	if tier < 0 || src == dst || !p.hasNIC(src, srcNIC) || !p.hasNIC(dst, dstNIC) {
+	if tier < 0 || src == dst || !p.Nodes[src].hasNIC(srcNIC) || !p.Nodes[dst].hasNIC(dstNIC) {
 		return nil
 	}
 	if tier == 0 {
-		l := p.nvLink(src, dst)
-		return []Path{{{Link: l, Reverse: p.Links[l].A.Node != src}}}
+		ports := p.Ports[src]
+		nvlink := ports[slices.IndexFunc(ports, func(port *Port) bool { return p.Peer(port).Node == dst })]
+		return []Path{{p.HopOf(nvlink)}}
 	}
 	paths := make([]Path, p.PathCount(tier))
 	for slot := range paths {
-		paths[slot] = p.climb(tier, src, dst, srcNIC, dstNIC, slot)
+		paths[slot] = p.climb(tier, p.Ports[src][srcNIC], p.Ports[dst][dstNIC], slot)
 	}
 	return paths
 }
 
-func (p *Plan) hasNIC(host NodeID, nic int) bool {
-	return nic >= 0 && nic < len(p.Nodes[host].Addrs)
-}
+func (n *Node) hasNIC(nic int) bool { return nic >= 0 && nic < len(n.Addrs) }
 
-func (p *Plan) climb(tier int, src, dst NodeID, srcNIC, dstNIC, slot int) Path {
-	s, d := &p.Nodes[src], &p.Nodes[dst]
-	path := make(Path, 0, 2*tier)
-	path = append(path, Hop{Link: p.nicLink(src, srcNIC)})
-	switch tier {
-	case 2:
-		path = append(path,
-			Hop{Link: p.rackLink(s.Pod, s.Rack, slot)},
-			Hop{Link: p.rackLink(d.Pod, d.Rack, slot), Reverse: true})
-	case 3:
-		a, c := slot/p.dims.cores, slot%p.dims.cores
-		path = append(path,
-			Hop{Link: p.rackLink(s.Pod, s.Rack, a)}, Hop{Link: p.coreLink(s.Pod, a, c)},
-			Hop{Link: p.coreLink(d.Pod, a, c), Reverse: true}, Hop{Link: p.rackLink(d.Pod, d.Rack, a), Reverse: true})
+// climb follows a slot's uplinks from both ends to the switch where they meet.
+func (p *Plan) climb(tier int, src, dst *Port, slot int) Path {
+	uplinks := []int{slot}
+	if tier == 3 {
+		uplinks = []int{slot / p.cores, slot % p.cores}
 	}
-	return append(path, Hop{Link: p.nicLink(dst, dstNIC), Reverse: true})
-}
-
-// Slot returns which of NICPaths a path is, -1 when it is none of them.
-func (p *Plan) Slot(path Path) int {
-	switch len(path) {
-	case 1, 2:
-		return 0
-	case 4:
-		return p.Links[path[1].Link].B.nodeIndex(p)
-	case 6:
-		core := &p.Nodes[p.Links[path[2].Link].B.Node]
-		return core.Group*p.dims.cores + core.Index
+	path := make(Path, 2*tier)
+	for i := range tier {
+		path[i], path[2*tier-1-i] = Hop{Link: src.Link}, Hop{Link: dst.Link, Reverse: true}
+		if i < tier-1 {
+			src, dst = p.uplink(src, uplinks[i]), p.uplink(dst, uplinks[i])
+		}
 	}
-	return -1
+	return path
 }
 
-func (port *Port) nodeIndex(p *Plan) int { return p.Nodes[port.Node].Index }
+// uplink is the k-th port that leads on up from the switch that a port leads up to.
+func (p *Plan) uplink(port *Port, k int) *Port {
+	at := &p.Nodes[p.Peer(port).Node]
+	count := p.aggs
+	if at.Kind == KindAgg {
+		count = p.cores
+	}
+	ports := p.Ports[at.ID]
+	return ports[len(ports)-count+k]
+}
 
 // PathNodes names the nodes of a path from source to destination; nil for an empty path.
 func (p *Plan) PathNodes(path Path) []string {
 	if len(path) == 0 {
 		return nil
 	}
-	names := make([]string, 0, len(path)+1)
-	names = append(names, p.Nodes[p.Egress(path[0]).Node].Name)
+	names := []string{p.Nodes[p.Egress(path[0]).Node].Name}
 	for _, h := range path {
 		names = append(names, p.Nodes[p.Ingress(h).Node].Name)
 	}
 	return names
 }
 
-// PathFromNodes finds the path between the first NICs of two hosts that
+// SlotVia finds the slot of the path between the first NICs of two hosts that
 // crosses exactly the switches named, in order. It fails, listing the
 // possible ones, when no equal-cost path does.
-func (p *Plan) PathFromNodes(src, dst NodeID, via []string) (Path, error) {
-	paths := p.EqualCostPaths(src, dst)
+func (p *Plan) SlotVia(src, dst NodeID, via []string) (int, error) {
 	var known []string
-	for _, path := range paths {
+	for slot, path := range p.EqualCostPaths(src, dst) {
 		names := p.PathNodes(path)
 		between := names[1 : len(names)-1]
 		if slices.Equal(between, via) {
-			return path, nil
+			return slot, nil
 		}
 		known = append(known, "["+strings.Join(between, " ")+"]")
 	}
@@ -135,7 +123,7 @@ func (p *Plan) PathFromNodes(src, dst NodeID, via []string) (Path, error) {
 	if len(known) > show {
 		known = append(known[:show], fmt.Sprintf("and %d more", len(known)-show))
 	}
-	return nil, fmt.Errorf("no path from %s to %s via [%s]; there is %s",
+	return 0, fmt.Errorf("no path from %s to %s via [%s]; there is %s",
 		p.Nodes[src].Name, p.Nodes[dst].Name, strings.Join(via, " "), strings.Join(known, ", "))
 }
 
@@ -143,31 +131,20 @@ func (p *Plan) PathFromNodes(src, dst NodeID, via []string) (Path, error) {
 // the rate of the narrowest link of one equal-cost path of each tier. For the
 // paper's cluster it is 3600, 100, 50 and 25 Gbps. Tier 0 has the NVLinks' rate
 // also where servers hold one instance.
-func (p *Plan) TierBandwidth() [4]scenarios.BitsPerSecond {
-	var rate [4]scenarios.BitsPerSecond
-	for i := range p.Links {
-		rate[p.Links[i].Tier] = p.Links[i].Rate
-	}
-	rate[0] = p.nvlinkRate
-	rate[2] = min(rate[1], rate[2])
-	rate[3] = min(rate[2], rate[3])
-	return rate
+func (p *Plan) TierBandwidth() [4]BitsPerSecond {
+	r := p.rates
+	return [4]BitsPerSecond{r[0], r[1], min(r[1], r[2]), min(r[1], r[2], r[3])}
 }
 
 // LinkName names one direction of a link by its nodes: "tor0-0>agg0-1". NICs
 // after the first add their number: "p0.1>tor0-0".
 func (p *Plan) LinkName(h Hop) string {
-	from, to := p.Egress(h), p.Ingress(h)
-	return p.endName(from) + ">" + p.endName(to)
-}
-
-func (p *Plan) endName(port *Port) string {
-	n := &p.Nodes[port.Node]
-	l := &p.Links[port.Link]
-	if l.Tier == 1 && l.A.Node == port.Node {
-		if nic := int(l.ID - p.nicLink(n.ID, 0)); nic > 0 {
-			return fmt.Sprintf("%s.%d", n.Name, nic)
+	name := func(port *Port) string {
+		name := p.Nodes[port.Node].Name
+		if l := &p.Links[port.Link]; l.Tier == 1 && port == &l.A && port.Index > 0 {
+			return fmt.Sprintf("%s.%d", name, port.Index)
 		}
+		return name
 	}
-	return n.Name
+	return name(p.Egress(h)) + ">" + name(p.Ingress(h))
 }

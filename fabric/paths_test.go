@@ -30,8 +30,10 @@ func TestEveryPairHasItsTiersPaths(t *testing.T) {
 				seen := map[string]bool{}
 				for slot, path := range paths {
 					require.Len(t, path, hops[tier])
-					require.Equal(t, slot, p.Slot(path))
 					names := p.PathNodes(path)
+					got, err := p.SlotVia(src, dst, names[1:len(names)-1])
+					require.NoError(t, err)
+					require.Equal(t, slot, got)
 					require.Equal(t, p.Nodes[src].Name, names[0])
 					require.Equal(t, p.Nodes[dst].Name, names[len(names)-1])
 					seen[strings.Join(names, " ")] = true
@@ -112,19 +114,20 @@ func TestNICsHaveTablesAndRules(t *testing.T) {
 	assert.Nil(t, p.NICPaths(p.Prefill[0], p.Decode[0], 4, 0))
 }
 
-func TestPathFromNodes(t *testing.T) {
+func TestSlotVia(t *testing.T) {
 	t.Parallel()
 	p := mustPlan(t, fabrictest.Paper64(), scale(400, 1))
 	src, dst := p.Prefill[0], p.Decode[7]
-	path, err := p.PathFromNodes(src, dst, []string{"tor0-0", "agg0-1", "core1-0", "agg3-1", "tor3-1"})
+	slot, err := p.SlotVia(src, dst, []string{"tor0-0", "agg0-1", "core1-0", "agg3-1", "tor3-1"})
 	require.NoError(t, err)
-	assert.Equal(t, p.EqualCostPaths(src, dst)[2], path, "slot 2 is aggregation switch 1, core 0")
+	path := p.EqualCostPaths(src, dst)[slot]
+	assert.Equal(t, 2, slot, "slot 2 is aggregation switch 1, core 0")
 	assert.Equal(t, "tor0-0>agg0-1", p.LinkName(path[1]))
 	assert.Equal(t, "core1-0>agg3-1", p.LinkName(path[3]))
-	_, err = p.PathFromNodes(src, dst, []string{"tor0-0", "agg0-1", "core0-0", "agg3-1", "tor3-1"})
+	_, err = p.SlotVia(src, dst, []string{"tor0-0", "agg0-1", "core0-0", "agg3-1", "tor3-1"})
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "no path from p0 to d7 via [tor0-0 agg0-1 core0-0 agg3-1 tor3-1]; there is [tor0-0 agg0-0 core0-0 agg3-0 tor3-1]")
-	direct, err := p.PathFromNodes(src, p.Prefill[1], nil)
+	direct, err := p.SlotVia(src, p.Prefill[1], nil)
 	require.NoError(t, err)
-	assert.Equal(t, "p0>p1", p.LinkName(direct[0]))
+	assert.Equal(t, "p0>p1", p.LinkName(p.EqualCostPaths(src, p.Prefill[1])[direct][0]))
 }

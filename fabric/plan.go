@@ -1,7 +1,38 @@
+// Package fabric says what the emulated network is: a three-layer fat tree of
+// hosts and switches, its links, addresses, routes, shaping and equal-cost
+// paths. A Plan is a value: New reads a scenario and a scale and nothing else,
+// makes no system call, and gives the same plan for the same input, byte for
+// byte. Package kernel makes a plan real; flowsim computes on the same plan.
+//
+// # The tree
+//
+// Each pair of instances of a server is joined by an NVLink (tier 0). Each instance
+// has one or several NICs, every one a link to its rack's switch (tier 1,
+// torP-R). A rack's switch has one uplink to each aggregation switch of its
+// pod (tier 2, aggP-A). Aggregation switch A of every pod has one link to each
+// core switch of group A (tier 3, coreA-C). All packets between two pods that
+// climb to aggregation switch A therefore come down through aggregation
+// switch A of the other pod, and a path is named by the pair (A, C).
+//
+// # Units
+//
+// Rates are bits per second of Ethernet frames without preamble, check sequence
+// and inter-frame gap, which is what a Linux qdisc counts. A full TCP segment
+// of 1448 bytes is a frame of 1514. Fields named Emulated, and all of Shape,
+// hold what this host carries: the paper's rate divided by the rate scale and
+// by the time scale.
+//
+// # Where to start
+//
+// Plan and its parts are in plan.go; New in build.go lays out nodes, links and
+// routes, shape.go decides bursts, buffers, delays and marks, paths.go enumerates
+// equal-cost paths.
 package fabric
 
 import (
+	"iter"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -57,7 +88,8 @@ type Plan struct {
 	Nodes []Node `json:"nodes"`
 	// Links: tier 1, 2 and 3, then the NVLinks. Links[i].ID is i.
 	Links []Link `json:"links"`
-	// Ports lists each node's ports by index; they point into Links.
+	// Ports lists each node's ports by index; they point into Links. First are a host's NICs and a
+	// switch's ports that lead down, each in the order of what they lead to.
 	Ports [][]*Port `json:"-"`
 	// Classes: switch ports count KV traffic and background separately, by DSCP.
 	Classes bool `json:"classes"`
@@ -68,17 +100,14 @@ type Plan struct {
 	// its ports' delays: the scenario's, or 0 where that is too short to emulate
 	// (MinLatency) and at tier 0. Only kernels that can delay packets apply it.
 	Latency [4]time.Duration `json:"latency_ns"`
-	// NICsPerInstance is at least 1; background hosts have one.
-	NICsPerInstance int `json:"nics_per_instance"`
 	// Prefill, Decode and Background are the nodes of a kind in the order of their names' numbers.
 	Prefill    []NodeID `json:"prefill"`
 	Decode     []NodeID `json:"decode"`
 	Background []NodeID `json:"background"`
 
-	dims       dims
-	flowQueues int           // of each switch port's Shape
-	nvlinkRate BitsPerSecond // the paper's
-	byName     map[string]NodeID
+	aggs, cores int              // uplinks of a rack's switch, and of an aggregation switch
+	rates       [4]BitsPerSecond // the paper's, of each tier's links
+	byName      map[string]NodeID
 }
 
 // Node is one namespace of the fabric.
@@ -139,10 +168,9 @@ type Link struct {
 	// Tier: 0 NVLink, 1 host to ToR, 2 ToR to aggregation, 3 aggregation to core.
 	Tier int `json:"tier"`
 	// Rate is the paper's, RateEmulated the rate that this host shapes to:
-	// Rate / scale.rate / scale.time. A rate counts Ethernet frames
-	// without preamble, check sequence and gap (what a qdisc counts).
-	Rate         scenarios.BitsPerSecond `json:"rate"`
-	RateEmulated scenarios.BitsPerSecond `json:"rate_emulated"`
+	// Rate / scale.rate / scale.time.
+	Rate         BitsPerSecond `json:"rate"`
+	RateEmulated BitsPerSecond `json:"rate_emulated"`
 }
 
 // Port is one end of a link: the interface and the shaping of its egress.
@@ -159,7 +187,7 @@ type Port struct {
 
 // Shape is the egress shaping of a port, in emulated units, as the kernel must hold it.
 type Shape struct {
-	Rate scenarios.BitsPerSecond `json:"rate"`
+	Rate BitsPerSecond `json:"rate"`
 	// BurstBytes may leave back to back after an idle time.
 	BurstBytes int `json:"burst_bytes"`
 	// LimitBytes bounds the queue; with Classes, each class's queue; with FlowQueues,
@@ -183,10 +211,10 @@ type Shape struct {
 	// telemetry: HTB with one bfifo per class instead of a plain TBF. The three
 	// rates are guaranteed to each class when all want to send; they sum to
 	// Rate, and any class may use what the others leave.
-	Classes        bool                    `json:"classes,omitempty"`
-	KVRate         scenarios.BitsPerSecond `json:"kv_rate,omitempty"`
-	BackgroundRate scenarios.BitsPerSecond `json:"background_rate,omitempty"`
-	OtherRate      scenarios.BitsPerSecond `json:"other_rate,omitempty"`
+	Classes        bool          `json:"classes,omitempty"`
+	KVRate         BitsPerSecond `json:"kv_rate,omitempty"`
+	BackgroundRate BitsPerSecond `json:"background_rate,omitempty"`
+	OtherRate      BitsPerSecond `json:"other_rate,omitempty"`
 	// First is the kind of traffic that the port serves first (scenarios.PriorityTransfers or
 	// PriorityBackground); "" is neither. The other kind is then guaranteed almost nothing.
 	First string `json:"first,omitempty"`
@@ -201,37 +229,28 @@ type Hop struct {
 // Path is the hops from source to destination.
 type Path []Hop
 
+// String is the kind's name, as in JSON.
+func (k Kind) String() string {
+	return [...]string{"instance", "background", "tor", "agg", "core"}[k]
+}
+
+// MarshalText writes the kind's name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// String is the role's name, as in JSON.
+func (r Role) String() string { return [...]string{"none", "prefill", "decode"}[r] }
+
+// MarshalText writes the role's name.
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
 // Lookup finds a node by name.
 func (p *Plan) Lookup(name string) (NodeID, bool) {
 	id, ok := p.byName[name]
 	return id, ok
 }
 
-// Fair reports whether switch ports serve flows in turn.
-func (p *Plan) Fair() bool { return p.FlowQueues() > 0 }
-
-// FlowQueues counts the queues for flows of all ports.
-func (p *Plan) FlowQueues() (sum int) {
-	for i := range p.Links {
-		for _, s := range []*Shape{&p.Links[i].A.Shape, &p.Links[i].B.Shape} {
-			if s.Classes {
-				sum += 2 * s.FlowQueues
-			} else {
-				sum += s.FlowQueues
-			}
-		}
-	}
-	return sum
-}
-
 // Peer returns the other end of a port's link.
-func (p *Plan) Peer(port *Port) *Port {
-	l := &p.Links[port.Link]
-	if l.A.Node == port.Node && l.A.Index == port.Index {
-		return &l.B
-	}
-	return &l.A
-}
+func (p *Plan) Peer(port *Port) *Port { return p.Ingress(p.HopOf(port)) }
 
 // Egress returns the port that sends in a hop's direction.
 func (p *Plan) Egress(h Hop) *Port {
@@ -248,20 +267,39 @@ func (p *Plan) Ingress(h Hop) *Port {
 
 // HopOf returns the hop that a port sends into.
 func (p *Plan) HopOf(port *Port) Hop {
-	l := &p.Links[port.Link]
-	return Hop{Link: port.Link, Reverse: l.A.Node != port.Node || l.A.Index != port.Index}
+	a := &p.Links[port.Link].A
+	return Hop{Link: port.Link, Reverse: a.Node != port.Node || a.Index != port.Index}
 }
 
-// index fills the fields that are derived from Nodes and Links.
-func (p *Plan) index() {
-	p.byName = make(map[string]NodeID, len(p.Nodes))
-	p.Ports = make([][]*Port, len(p.Nodes))
-	for i := range p.Nodes {
-		p.byName[p.Nodes[i].Name] = p.Nodes[i].ID
+// ends yields all ports with their links, in the order of Links and A before B.
+func (p *Plan) ends() iter.Seq2[*Link, *Port] {
+	return func(yield func(*Link, *Port) bool) {
+		for i := range p.Links {
+			if l := &p.Links[i]; !yield(l, &l.A) || !yield(l, &l.B) {
+				return
+			}
+		}
 	}
-	for i := range p.Links {
-		l := &p.Links[i]
-		p.Ports[l.A.Node] = append(p.Ports[l.A.Node], &l.A)
-		p.Ports[l.B.Node] = append(p.Ports[l.B.Node], &l.B)
+}
+
+// Fair reports whether switch ports serve flows in turn.
+func (p *Plan) Fair() bool { return p.FlowQueues() > 0 }
+
+// FlowQueues counts the queues for flows of all ports.
+func (p *Plan) FlowQueues() (sum int) {
+	for _, port := range p.ends() {
+		sum += port.Shape.FlowQueues
+		if port.Shape.Classes {
+			sum += port.Shape.FlowQueues
+		}
 	}
+	return sum
+}
+
+// Delayed reports whether any port has a delay.
+func (p *Plan) Delayed() bool { return p.Latency != [4]time.Duration{} }
+
+// Marks reports whether any queue marks.
+func (p *Plan) Marks() bool {
+	return slices.ContainsFunc(p.Links, func(l Link) bool { return l.A.Shape.MarkBytes > 0 || l.B.Shape.MarkBytes > 0 })
 }

@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
@@ -28,10 +29,10 @@ const (
 	hostQueue = 4_000_000
 	// slowLink is the rate at which a burst of four segments takes too long: at 12.5
 	// Mbit/s four frames are 4 ms. Bursts of two cost a host two thirds more per packet.
-	slowLink scenarios.BitsPerSecond = 12_500_000
+	slowLink BitsPerSecond = 12_500_000
 	// fastLink is the rate from which eight segments take no longer than four at half the
 	// rate: a millisecond at 100 Mbit/s. They cost a host a third less per packet.
-	fastLink scenarios.BitsPerSecond = 100_000_000
+	fastLink BitsPerSecond = 100_000_000
 	// maxSegments is what the largest segmentation-offload packet of 64 KiB holds.
 	maxSegments = 43
 	// mostFlowQueues is the number of queues of a port with fair queueing in a small fabric:
@@ -52,13 +53,32 @@ const (
 	otherShare = 0.01
 	// maxBackgroundShare leaves KV traffic some rate whatever background asks for.
 	maxBackgroundShare = 0.96
+	// lastShare is guaranteed to the kind of traffic that is not served first: HTB serves
+	// the guaranteed rate of a class whatever its priority.
+	lastShare = 0.001
 )
+
+// The marking threshold K of DCTCP: in theory 0.17 of what the path holds (Alizadeh
+// et al., SIGMETRICS 2011), in practice more, because senders send several packets
+// at once. The first paper (SIGCOMM 2010) takes 20 packets at 1 Gbit/s and 65 at 10.
+const (
+	markLeast      = 20
+	markAt10G      = 65
+	markOfBDP      = 0.17
+	markTenGigabit = 10e9
+	markOfLimit    = 4
+)
+
+// MinLatency is the shortest one-way latency, in this host's time, that is
+// emulated. A shorter one is below the lateness of timers and the host's own
+// forwarding, about 25 us per round trip.
+const MinLatency = 50 * time.Microsecond
 
 // Segments returns how many segments a sender's skb may have when the
 // narrowest link of the tree has the given emulated rate: two, four or eight, so that
 // they take a millisecond of it, or at most four where links are slow. Larger skbs
 // need less CPU, and shaping is less exact.
-func Segments(narrowest scenarios.BitsPerSecond) int {
+func Segments(narrowest BitsPerSecond) int {
 	switch {
 	case narrowest <= slowLink:
 		return 2
@@ -71,128 +91,87 @@ func Segments(narrowest scenarios.BitsPerSecond) int {
 // BurstBytes is the token bucket for a rate and a segment bound: one of the largest
 // packets, and what the rate gives while a timer is late, at most another such packet; at
 // least 200 us of the rate. With one packet, late timers lose rate.
-func BurstBytes(rate scenarios.BitsPerSecond, segments int) int {
+func BurstBytes(rate BitsPerSecond, segments int) int {
 	packet := segments * FrameBytes
 	return max(packet+min(packet, bytesIn(rate, lateTime)), bytesIn(rate, burstTime))
 }
 
-func bytesIn(rate scenarios.BitsPerSecond, d time.Duration) int {
+// MarkBytes is the marking threshold for a rate and a round trip, both emulated:
+// the larger of the DCTCP paper's packets and 0.17 of the bandwidth-delay product.
+func MarkBytes(rate BitsPerSecond, roundTrip time.Duration) int {
+	packets := max(markLeast, markAt10G*float64(rate)/markTenGigabit)
+	return max(int(packets*FrameBytes), int(markOfBDP*float64(bytesIn(rate, roundTrip))))
+}
+
+func bytesIn(rate BitsPerSecond, d time.Duration) int {
 	return int(math.Ceil(rate.BytesPerSecond() * d.Seconds()))
 }
 
 // shapePorts fills Shape and GSOMaxSegs of every port.
-func (p *Plan) shapePorts(s *scenarios.Scenario) error {
-	b := &s.Topology.Buffers
-	for _, c := range []struct {
-		field string
-		v     int64
-		max   int64
-	}{
-		{"topology.buffers.switchEmulated", int64(b.SwitchEmulated), math.MaxInt32},
-		{"topology.buffers.hostEmulated", int64(b.HostEmulated), math.MaxInt32},
-		{"topology.buffers.segmentsPerBurst", int64(b.SegmentsPerBurst), 64},
-	} {
-		if c.v < 0 || c.v > c.max {
-			return fmt.Errorf("%s is %d, want 0 (auto) or 1..%d", c.field, c.v, c.max)
+func (b *builder) shapePorts() error {
+	buffers := &b.scenario.Topology.Buffers
+	if buffers.Priority != "" && !b.Classes {
+		return fmt.Errorf("topology.buffers.priority is %s, but ports cannot tell kinds of traffic apart: it needs background.utilization and oracle.separation dscp", buffers.Priority)
+	}
+	narrowest := BitsPerSecond(math.MaxInt64)
+	for l := range b.ends() {
+		if l.Tier > 0 {
+			narrowest = min(narrowest, l.RateEmulated)
 		}
 	}
-	if p.Classes && p.KVDSCP == p.BackgroundDSCP {
-		return fmt.Errorf("transfer.dscp and background.dscp are both %d: oracle.separation dscp cannot tell them apart", p.KVDSCP)
+	queues, err := b.spreadFlows()
+	if err != nil {
+		return err
 	}
-	if b.Priority != "" && !p.Classes {
-		return fmt.Errorf("topology.buffers.priority is %s, but ports cannot tell kinds of traffic apart: it needs background.utilization and oracle.separation dscp", b.Priority)
-	}
-	for _, dscp := range []int{p.KVDSCP, p.BackgroundDSCP} {
-		if dscp < 0 || dscp > 63 {
-			return fmt.Errorf("dscp is %d, want 0..63", dscp)
+	for l, port := range b.ends() {
+		segments := cmp.Or(buffers.SegmentsPerBurst, Segments(narrowest))
+		if l.Tier == 0 && buffers.SegmentsPerBurst == 0 {
+			// An NVLink, which is far faster than a NIC and crosses no switch, moves larger
+			// packets: about 100 us of its rate.
+			segments = min(max(bytesIn(l.RateEmulated, burstTime/2)/FrameBytes, segments), maxSegments)
 		}
-	}
-	segments := b.SegmentsPerBurst
-	if segments == 0 {
-		segments = Segments(p.narrowest())
-	}
-	if b.Queueing == scenarios.QueueingFair {
-		if err := p.spreadFlows(); err != nil {
-			return err
+		sh := &port.Shape
+		*sh = Shape{Rate: l.RateEmulated, BurstBytes: BurstBytes(l.RateEmulated, segments)}
+		if !b.Nodes[port.Node].IsSwitch() {
+			port.GSOMaxSegs, sh.LimitBytes = segments, cmp.Or(int(buffers.HostEmulated), hostQueue)
+			continue
 		}
-	}
-	for i := range p.Links {
-		l := &p.Links[i]
-		segs := segments
-		if l.Tier == 0 && b.SegmentsPerBurst == 0 {
-			segs = nvSegments(l.RateEmulated, segments)
+		sh.LimitBytes = cmp.Or(int(buffers.SwitchEmulated), max(minSwitchQueue, bytesIn(sh.Rate, switchQueueTime)))
+		if queues > 0 {
+			sh.FlowQueues, sh.QuantumBytes = queues, segments*FrameBytes
+			sh.LimitBytes = min(sh.LimitBytes, max(minSwitchQueue, sh.LimitBytes/flowShare))
 		}
-		p.shape(&l.A, l, segs, s)
-		p.shape(&l.B, l, segs, s)
+		if b.Classes {
+			sh.split(backgroundShare(l.Tier, b.scenario.Background.Utilization), buffers.Priority)
+		}
 	}
 	return nil
 }
 
-// narrowest is the lowest emulated rate of the tree, NVLinks aside.
-func (p *Plan) narrowest() scenarios.BitsPerSecond {
-	r := scenarios.BitsPerSecond(math.MaxInt64)
-	for i := range p.Links {
-		if p.Links[i].Tier > 0 {
-			r = min(r, p.Links[i].RateEmulated)
-		}
+// spreadFlows decides how many queues each switch port has for flows with fair queueing: as
+// many as the host can create in acceptable time, a power of two; 0 without.
+func (b *builder) spreadFlows() (queues int, err error) {
+	if b.scenario.Topology.Buffers.Queueing != scenarios.QueueingFair {
+		return 0, nil
 	}
-	return r
-}
-
-// nvSegments lets an NVLink, which is far faster than a NIC and crosses no
-// switch, move larger packets: about 100 us of its rate.
-func nvSegments(rate scenarios.BitsPerSecond, atLeast int) int {
-	return min(max(bytesIn(rate, burstTime/2)/FrameBytes, atLeast), maxSegments)
-}
-
-// spreadFlows decides how many queues each switch port has for flows: as many as the
-// host can create in acceptable time, a power of two.
-func (p *Plan) spreadFlows() error {
 	sets := 0 // of queues: one per switch port, or one per class of traffic
-	for i := range p.Links {
-		for _, port := range []*Port{&p.Links[i].A, &p.Links[i].B} {
-			if p.Nodes[port.Node].IsSwitch() {
-				sets++
-			}
+	for _, port := range b.ends() {
+		if b.Nodes[port.Node].IsSwitch() {
+			sets++
 		}
 	}
-	if p.Classes {
+	if b.Classes {
 		sets *= 2
 	}
 	if sets*leastFlowQueues > tooManyFlowQueues {
-		return fmt.Errorf("topology.buffers.queueing: fair takes %d queues for flows on %d switch ports, at most %d: make the topology smaller, or take fifo",
+		return 0, fmt.Errorf("topology.buffers.queueing: fair takes %d queues for flows on %d switch ports, at most %d: make the topology smaller, or take fifo",
 			sets*leastFlowQueues, sets, tooManyFlowQueues)
 	}
-	p.flowQueues = mostFlowQueues
-	for p.flowQueues > leastFlowQueues && sets*p.flowQueues > allFlowQueues {
-		p.flowQueues /= 2
+	queues = mostFlowQueues
+	for queues > leastFlowQueues && sets*queues > allFlowQueues {
+		queues /= 2
 	}
-	return nil
-}
-
-func (p *Plan) shape(port *Port, l *Link, segments int, s *scenarios.Scenario) {
-	b := &s.Topology.Buffers
-	sh := Shape{Rate: l.RateEmulated, BurstBytes: BurstBytes(l.RateEmulated, segments)}
-	if p.Nodes[port.Node].IsSwitch() {
-		sh.LimitBytes = int(b.SwitchEmulated)
-		if sh.LimitBytes == 0 {
-			sh.LimitBytes = max(minSwitchQueue, bytesIn(sh.Rate, switchQueueTime))
-		}
-		if b.Queueing == scenarios.QueueingFair {
-			sh.FlowQueues, sh.QuantumBytes = p.flowQueues, segments*FrameBytes
-			sh.LimitBytes = min(sh.LimitBytes, max(minSwitchQueue, sh.LimitBytes/flowShare))
-		}
-		if p.Classes {
-			sh.split(backgroundShare(l.Tier, s.Background.Utilization), b.Priority)
-		}
-	} else {
-		port.GSOMaxSegs = segments
-		sh.LimitBytes = int(b.HostEmulated)
-		if sh.LimitBytes == 0 {
-			sh.LimitBytes = hostQueue
-		}
-	}
-	port.Shape = sh
+	return queues, nil
 }
 
 // backgroundShare is the part of a link that is guaranteed to its background class:
@@ -210,10 +189,6 @@ func backgroundShare(tier int, u scenarios.TierUtilization) float64 {
 	return min(share*1.1+0.02, maxBackgroundShare)
 }
 
-// lastShare is guaranteed to the kind of traffic that is not served first: HTB serves
-// the guaranteed rate of a class whatever its priority.
-const lastShare = 0.001
-
 func (s *Shape) split(background float64, first string) {
 	switch first {
 	case scenarios.PriorityTransfers:
@@ -222,7 +197,56 @@ func (s *Shape) split(background float64, first string) {
 		background = 1 - lastShare - otherShare
 	}
 	s.Classes, s.First = true, first
-	s.OtherRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*otherShare))
-	s.BackgroundRate = max(minEmulated, scenarios.BitsPerSecond(float64(s.Rate)*background))
+	s.OtherRate = max(minEmulated, BitsPerSecond(float64(s.Rate)*otherShare))
+	s.BackgroundRate = max(minEmulated, BitsPerSecond(float64(s.Rate)*background))
 	s.KVRate = max(minEmulated, s.Rate-s.OtherRate-s.BackgroundRate)
+}
+
+// delayPorts gives the switch ports that lead down to the hosts the tiers' latencies,
+// so that the delays along every path of a tier add up to the tier's, in either
+// direction: every path comes down through one port of tier 1, within a pod through
+// one of tier 2 before, and across pods through one of tier 3 before that. If the
+// ports that lead up had delays too, the sums would be the same, but each delay
+// needs a timer and adds that timer's lateness.
+//
+// A port's delay is in front of its queue, so it stands for the wire of the hop
+// before. Instances have no delay: in front of their own queue it would hide the queue
+// from their sockets, and the sockets would fill it.
+func (b *builder) delayPorts() {
+	l := &b.scenario.Topology.Latency
+	b.Latency = [4]time.Duration{1: l.Tier1, 2: l.Tier2, 3: l.Tier3}
+	var real [4]time.Duration
+	for tier := range real {
+		if real[tier] = time.Duration(float64(b.Latency[tier]) * b.Scale.Time); real[tier] < MinLatency {
+			real[tier], b.Latency[tier] = 0, 0
+		}
+	}
+	for i := range b.Links {
+		if link := &b.Links[i]; link.Tier > 0 {
+			link.B.Shape.Delay = real[link.Tier] - real[link.Tier-1]
+		}
+	}
+}
+
+// markPorts gives the switch ports their marking threshold where the transfers'
+// congestion control needs marks. Unless the scenario sets it, it is at most a quarter
+// of the queue: slow start continues for a round trip after the first mark, to twice
+// the threshold and more, and the queue must not drop packets then.
+func (b *builder) markPorts() error {
+	if b.scenario.Transfer.CongestionControl != scenarios.CongestionDCTCP {
+		return nil
+	}
+	asked := int(b.scenario.Topology.Buffers.ECNThresholdEmulated)
+	roundTrip := 2 * time.Duration(float64(b.Latency[3])*b.Scale.Time)
+	for _, port := range b.ends() {
+		sh := &port.Shape
+		switch {
+		case !b.Nodes[port.Node].IsSwitch():
+		case asked >= sh.LimitBytes:
+			return fmt.Errorf("topology.buffers.ecnThresholdEmulated is %d, want less than the switch buffer of %d bytes", asked, sh.LimitBytes)
+		default:
+			sh.MarkBytes = cmp.Or(asked, min(MarkBytes(sh.Rate, roundTrip), sh.LimitBytes/markOfLimit))
+		}
+	}
+	return nil
 }

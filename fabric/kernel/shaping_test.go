@@ -350,7 +350,8 @@ func TestClassesFillTheLinkAndGiveBackgroundItsShare(t *testing.T) {
 	table, err := f.PathPorts(kernel.Flow{Src: from, Dst: to, Proto: unix.IPPROTO_UDP, SrcPort: 30_000, DstPort: dataPort}, 1)
 	require.NoError(t, err)
 	mustUDP(t, f, to, dataPort)
-	other := mustUDP(t, f, from, table[plan.Slot(tcp)][0])
+	slot := slices.IndexFunc(plan.EqualCostPaths(src, dst), func(p fabric.Path) bool { return slices.Equal(p, tcp) })
+	other := mustUDP(t, f, from, table[slot][0])
 	mustTOS(t, other, plan.BackgroundDSCP<<2)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup

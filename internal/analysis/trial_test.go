@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -31,8 +30,7 @@ func TestEqualTrialsGiveEqualFigures(t *testing.T) {
 	b, err := PlayTrial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
-	c.Cluster.Forget(1)
-	b, err = PlayTrial(t.Context(), c, trials.Trial{Policy: p, Seed: 1})
+	b, err = PlayTrial(t.Context(), small(t), trials.Trial{Policy: p, Seed: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
 	assert.Equal(t, 50, a.Completed)
@@ -63,7 +61,7 @@ func TestEveryMetricIsMeasuredWhereAClockIsHeld(t *testing.T) {
 func TestPathsChangeTheNetworkOnly(t *testing.T) {
 	t.Parallel()
 	c := small(t)
-	c.Paths = flowworld.PathTier
+	c.ByTier = true
 	f, err := PlayTrial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
 	g, err := PlayTrial(t.Context(), small(t), trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})

@@ -1,25 +1,12 @@
 package flowworld
 
 import (
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
-)
-
-// Paths is the rule by which a stream's links are chosen.
-type Paths string
-
-// The ECMP modes of the flow world.
-const (
-	// PathSlots: the stream's draw selects one equal-cost path, as in the packet world.
-	PathSlots Paths = "slots"
-	// PathSplit: every stream is spread evenly over all its equal-cost paths.
-	PathSplit Paths = "split"
-	// PathTier: no topology; the paper's own model (flowsim.TierCapacities).
-	PathTier Paths = "tier"
 )
 
 // Config describes a cluster in the flow world.
@@ -32,7 +19,9 @@ type Config struct {
 	Prefill engine.PrefillConfig
 	Decode  *engine.DecodeConfig
 
-	Paths Paths
+	// ByTier: no topology, but the paper's own model (flowsim.TierCapacities). Otherwise a stream's
+	// draw selects one equal-cost path, as in the packet world.
+	ByTier bool
 	// Framing is flowsim.Options.Framing: 0 for payload at the full rate, or its share in frames.
 	Framing float64
 	// Latency is added to each transfer by its tier, and Setup to all transfers.
@@ -55,36 +44,28 @@ type Config struct {
 	CountOwn bool
 }
 
-// network builds the fluid network of the mode.
-func (c *Config) network() (*flowsim.Network, error) {
-	opt := flowsim.Options{Framing: c.Framing}
-	if c.Paths == PathTier {
-		caps, err := flowsim.TierCapacities(c.Plan, flowsim.Paper, c.Background)
-		if err != nil {
-			return nil, err
-		}
-		return flowsim.New(caps, opt)
+// network builds the fluid network.
+func (c *Config) network() (net *flowsim.Network, err error) {
+	var capacities []float64
+	if c.ByTier {
+		capacities, err = flowsim.TierCapacities(c.Plan, flowsim.Paper, c.Background)
+	} else {
+		capacities, err = flowsim.WithBackground(c.Plan, flowsim.Paper, func(h fabric.Hop) float64 {
+			return c.Background[c.Plan.Links[h.Link].Tier]
+		})
 	}
-	caps, err := flowsim.WithBackground(c.Plan, flowsim.Paper, func(h fabric.Hop) float64 {
-		return c.Background[c.Plan.Links[h.Link].Tier]
-	})
 	if err != nil {
 		return nil, err
 	}
-	return flowsim.New(caps, opt)
+	return flowsim.New(capacities, flowsim.Options{Framing: c.Framing})
 }
 
 func (c *Config) check() error {
-	switch c.Paths {
-	case PathSlots, PathSplit, PathTier:
-	default:
-		return fmt.Errorf("flow world: paths must be %s, %s or %s, got %q", PathSlots, PathSplit, PathTier, c.Paths)
-	}
-	if c.Paths == PathTier && c.Decode == nil {
-		return fmt.Errorf("flow world: paths %s knows prefill instances only, and explicit flows have none", PathTier)
+	if c.ByTier && c.Decode == nil {
+		return errors.New("flow world: the paper's model by tier knows prefill instances only, and explicit flows have none")
 	}
 	if len(c.Senders) == 0 || len(c.Receivers) == 0 {
-		return fmt.Errorf("flow world: no instances")
+		return errors.New("flow world: no instances")
 	}
 	return nil
 }

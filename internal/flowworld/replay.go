@@ -1,13 +1,13 @@
 package flowworld
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
 	"time"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/kvagent/engine"
@@ -26,10 +26,7 @@ func Replay(ctx context.Context, cfg Config, records []results.Record) ([]result
 		return nil, err
 	}
 	out := slices.Clone(records)
-	r := replay{cfg: &cfg, net: net, rows: out, nodes: map[string]fabric.NodeID{}, left: make([]int, len(out)), last: make([]time.Duration, len(out))}
-	for i := range cfg.Plan.Nodes {
-		r.nodes[cfg.Plan.Nodes[i].Name] = cfg.Plan.Nodes[i].ID
-	}
+	r := replay{cfg: &cfg, net: net, rows: out, left: make([]int, len(out)), last: make([]time.Duration, len(out))}
 	order := make([]int, 0, len(out))
 	for i := range out {
 		out[i].World = results.WorldReplay
@@ -38,7 +35,7 @@ func Replay(ctx context.Context, cfg Config, records []results.Record) ([]result
 			order = append(order, i)
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmpFloat(out[a].TransferStartMS, out[b].TransferStartMS) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(out[a].TransferStartMS, out[b].TransferStartMS) })
 	return out, r.run(ctx, order)
 }
 
@@ -46,21 +43,10 @@ type replay struct {
 	cfg   *Config
 	net   *flowsim.Network
 	rows  []results.Record
-	nodes map[string]fabric.NodeID
 	flows []stream
 	owner []int // row of each stream
 	left  []int // streams of each row that have not ended
 	last  []time.Duration
-}
-
-func cmpFloat(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func (r *replay) run(ctx context.Context, order []int) error {
@@ -89,8 +75,8 @@ func (r *replay) run(ctx context.Context, order []int) error {
 
 func (r *replay) start(now time.Duration, row int) error {
 	rec := &r.rows[row]
-	from, ok := r.nodes[rec.Prefill]
-	to, ok2 := r.nodes[rec.Decode]
+	from, ok := r.cfg.Plan.Lookup(rec.Prefill)
+	to, ok2 := r.cfg.Plan.Lookup(rec.Decode)
 	if !ok || !ok2 {
 		return fmt.Errorf("no such instances %s and %s", rec.Prefill, rec.Decode)
 	}
@@ -98,14 +84,11 @@ func (r *replay) start(now time.Duration, row int) error {
 	bytes := share(rec.PayloadBytes, rec.Streams)
 	rec.Streams = slices.Clone(rec.Streams)
 	for i, s := range rec.Streams {
-		paths := r.cfg.Plan.NICPaths(from, to, s.NIC, s.NIC)
-		if s.Slot < 0 || s.Slot >= len(paths) {
-			return fmt.Errorf("path slot %d of %d", s.Slot, len(paths))
+		path, err := links(r.cfg.Plan, from, to, s.NIC, s.Slot)
+		if err != nil {
+			return err
 		}
-		f := stream{
-			flow:  flowsim.Flow{ID: uint64(len(r.owner)), Path: flowsim.AppendPath(nil, paths[s.Slot])},
-			total: bytes[i], latency: delay, release: r.release(rec),
-		}
+		f := stream{flow: flowsim.Flow{ID: uint64(len(r.owner)), Path: path}, total: bytes[i], latency: delay, release: r.release(rec)}
 		if _, err := f.next(r.net, flowsim.At(now), now); err != nil {
 			return err
 		}
@@ -181,12 +164,10 @@ func (r *replay) finish(row int) {
 	shift := fluid - rec.TransferMS
 	rec.TransferMS = fluid
 	if rec.TTFTMS != nil {
-		ttft := *rec.TTFTMS + shift
-		rec.TTFTMS = &ttft
+		rec.TTFTMS = new(*rec.TTFTMS + shift)
 	}
 	if rec.FinishMS != nil {
-		finish := *rec.FinishMS + shift
-		rec.FinishMS = &finish
+		rec.FinishMS = new(*rec.FinishMS + shift)
 	}
 }
 

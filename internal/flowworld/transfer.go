@@ -2,6 +2,7 @@ package flowworld
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -12,13 +13,13 @@ import (
 
 // transfer is one attempt to move a payload.
 type transfer struct {
-	request, attempt int
-	decode           int
-	first            uint64 // id of its first stream; the others have the next ids
-	streams          []controller.StreamReport
-	flows            []stream
-	left             int   // streams that have not ended
-	bytes            int64 // emulated, of the streams that have
+	attemptKey
+	decode  int
+	first   uint64 // id of its first stream; the others have the next ids
+	streams []controller.StreamReport
+	flows   []stream
+	left    int   // streams that have not ended
+	bytes   int64 // emulated, of the streams that have
 }
 
 type attemptKey struct{ request, attempt int }
@@ -26,24 +27,20 @@ type attemptKey struct{ request, attempt int }
 // send starts a transfer's streams. A transfer without streams (a full prefix hit) arrives at
 // once.
 func (w *World) send(a *controller.Action) error {
-	t := &transfer{request: a.Request, attempt: a.Attempt, decode: a.Decode, first: w.flowID}
+	t := &transfer{attemptKey: attemptKey{a.Request, a.Attempt}, decode: a.Decode, first: w.flowID}
 	w.tell(controller.Event{Kind: controller.TransferSent, Request: t.request, Attempt: t.attempt, At: w.now, Start: w.now})
 	if len(a.Streams) == 0 {
 		return w.arrived(t, w.now)
 	}
 	from, to := w.cfg.Senders[a.Prefill], w.cfg.Receivers[a.Decode]
-	tier := w.cfg.Plan.Tier(from, to)
-	delay := w.cfg.Latency[tier] + w.cfg.Setup
+	delay := w.cfg.Latency[w.cfg.Plan.Tier(from, to)] + w.cfg.Setup
 	release := engine.Release{Pieces: int64(a.Pieces), From: a.ReleaseFrom, To: a.ReleaseTo}
 	for i, s := range w.streams(a) {
-		links, weights, err := w.path(a.Prefill, tier, from, to, s)
+		path, err := w.path(a.Prefill, from, to, s)
 		if err != nil {
 			return err
 		}
-		f := stream{
-			flow:    flowsim.Flow{ID: t.first + uint64(i), Path: links, Weights: weights},
-			release: release, total: s.Bytes, latency: delay,
-		}
+		f := stream{flow: flowsim.Flow{ID: t.first + uint64(i), Path: path}, release: release, total: s.Bytes, latency: delay}
 		if _, err := f.next(w.net, flowsim.At(w.now), w.now); err != nil {
 			return err
 		}
@@ -55,9 +52,9 @@ func (w *World) send(a *controller.Action) error {
 	}
 	t.left = len(t.flows)
 	w.flowID += uint64(t.left)
-	w.transfers[attemptKey{t.request, t.attempt}] = t
+	w.transfers[t.attemptKey] = t
 	if w.cfg.Timeout > 0 {
-		w.later(max(w.now, a.ReleaseTo)+w.cfg.Timeout, item{deadline: t})
+		w.later(max(w.now, a.ReleaseTo)+w.cfg.Timeout, func(controller.Driver) error { return w.overdue(t) })
 	}
 	return nil
 }
@@ -65,11 +62,10 @@ func (w *World) send(a *controller.Action) error {
 // overdue gives up a transfer that has not ended at its deadline. The driver releases the
 // reservation, as it does in the packet world.
 func (w *World) overdue(t *transfer) error {
-	key := attemptKey{t.request, t.attempt}
-	if w.transfers[key] != t {
+	if w.transfers[t.attemptKey] != t {
 		return nil // it has arrived, or was already given up
 	}
-	if err := w.drop(key); err != nil {
+	if err := w.drop(t.attemptKey); err != nil {
 		return err
 	}
 	w.tell(controller.Event{
@@ -82,7 +78,7 @@ func (w *World) overdue(t *transfer) error {
 // streams merges a transfer into one flow if streams are not modelled: in the paper's model a
 // transfer counts once, for any number of streams.
 func (w *World) streams(a *controller.Action) []controller.Stream {
-	if w.cfg.Paths != PathTier {
+	if !w.cfg.ByTier {
 		return a.Streams
 	}
 	var one controller.Stream
@@ -93,19 +89,20 @@ func (w *World) streams(a *controller.Action) []controller.Stream {
 	return []controller.Stream{one}
 }
 
-func (w *World) path(prefill, tier int, from, to fabric.NodeID, s controller.Stream) ([]flowsim.LinkIndex, []float64, error) {
-	if w.cfg.Paths == PathTier {
-		return []flowsim.LinkIndex{flowsim.TierLink(prefill, tier)}, nil, nil
+func (w *World) path(prefill int, from, to fabric.NodeID, s controller.Stream) ([]flowsim.LinkIndex, error) {
+	if w.cfg.ByTier {
+		return []flowsim.LinkIndex{flowsim.TierLink(prefill, w.cfg.Plan.Tier(from, to))}, nil
 	}
-	paths := w.cfg.Plan.NICPaths(from, to, s.NIC, s.NIC)
-	if w.cfg.Paths == PathSplit {
-		links, weights := flowsim.Split(paths)
-		return links, weights, nil
+	return links(w.cfg.Plan, from, to, s.NIC, s.Path)
+}
+
+// links are those of a path slot between two NICs of the same number.
+func links(p *fabric.Plan, from, to fabric.NodeID, nic, slot int) ([]flowsim.LinkIndex, error) {
+	paths := p.NICPaths(from, to, nic, nic)
+	if slot < 0 || slot >= len(paths) {
+		return nil, fmt.Errorf("path slot %d of %d", slot, len(paths))
 	}
-	if s.Path < 0 || s.Path >= len(paths) {
-		return nil, nil, fmt.Errorf("path slot %d of %d", s.Path, len(paths))
-	}
-	return flowsim.AppendPath(nil, paths[s.Path]), nil, nil
+	return flowsim.AppendPath(nil, paths[slot]), nil
 }
 
 // arrivals removes the streams that end next from the network.
@@ -118,34 +115,25 @@ func (w *World) arrivals() error {
 	if err != nil {
 		return err
 	}
-	// Copy all completions of this instant before the next pieces start: the network reuses its
+	// Take all completions of this instant before the next pieces start: the network reuses its
 	// list of completions on the next call.
-	type ended struct {
-		transfer *transfer
-		stream   int
-		at       time.Duration
-	}
-	ends := make([]ended, len(done))
-	for i, c := range done {
-		t := w.owner[c.ID]
-		ends[i] = ended{t, int(c.ID - t.first), max(w.now, c.At.Duration())}
-	}
-	for _, e := range ends {
-		t := e.transfer
-		more, err := t.flows[e.stream].next(w.net, exact, e.at)
+	for _, c := range slices.Clone(done) {
+		t, at := w.owner[c.ID], max(w.now, c.At.Duration())
+		i := c.ID - t.first
+		more, err := t.flows[i].next(w.net, exact, at)
 		if err != nil {
 			return err
 		}
 		if more {
 			continue
 		}
-		delete(w.owner, t.flows[e.stream].flow.ID)
-		t.streams[e.stream].Last = e.at
-		t.bytes += t.streams[e.stream].BytesEmulated
+		delete(w.owner, c.ID)
+		t.streams[i].Last = at
+		t.bytes += t.streams[i].BytesEmulated
 		if t.left--; t.left > 0 {
 			continue
 		}
-		if err := w.arrived(t, e.at); err != nil {
+		if err := w.arrived(t, at); err != nil {
 			return err
 		}
 	}
@@ -154,7 +142,7 @@ func (w *World) arrivals() error {
 
 // arrived reports to the decode instance and the driver that a payload is complete.
 func (w *World) arrived(t *transfer, at time.Duration) error {
-	delete(w.transfers, attemptKey{t.request, t.attempt})
+	delete(w.transfers, t.attemptKey)
 	w.tell(controller.Event{
 		Kind: controller.TransferDone, Request: t.request, Attempt: t.attempt, At: at, Decode: t.decode,
 		BytesEmulated: t.bytes, Streams: t.streams,
@@ -165,9 +153,7 @@ func (w *World) arrived(t *transfer, at time.Duration) error {
 	return w.decodes[t.decode].Arrive(at, uint64(t.request))
 }
 
-// abort removes the streams of an attempt that was given up from the network.
-func (w *World) abort(a *controller.Action) error { return w.drop(attemptKey{a.Request, a.Attempt}) }
-
+// drop removes the streams of an attempt that was given up from the network.
 func (w *World) drop(key attemptKey) error {
 	t := w.transfers[key]
 	if t == nil {
@@ -185,4 +171,42 @@ func (w *World) drop(key attemptKey) error {
 		}
 	}
 	return nil
+}
+
+// stream is one TCP connection's share of a transfer. While the prefill still computes its
+// bytes, it is a chain of flows: each flow sends all bytes that are ready. When none are ready,
+// the stream leaves its links until the next piece.
+type stream struct {
+	flow    flowsim.Flow
+	release engine.Release
+	total   int64
+	sent    int64         // including the current flow
+	latency time.Duration // of the path, including the setup
+	begun   bool
+	ended   bool
+}
+
+// next starts the stream's next flow at an instant; now is the same in paper time. It is false
+// when nothing is left to send.
+func (s *stream) next(net *flowsim.Network, at flowsim.Instant, now time.Duration) (bool, error) {
+	if s.begun && s.sent == s.total {
+		s.ended = true
+		return false, nil
+	}
+	// The receiver gets everything later by the latency. The network's completions are times of
+	// arrival, so the sender's clock is behind the network's by the latency.
+	clock := now
+	if s.begun {
+		clock -= s.latency
+	}
+	s.begun = true
+	ready, then := s.release.Ready(s.total, clock)
+	if ready == s.sent {
+		ready, _ = s.release.Ready(s.total, then)
+	} else {
+		then = clock
+	}
+	s.flow.Bytes, s.flow.Delay = float64(ready-s.sent), then+s.latency-now
+	s.sent = ready
+	return true, net.Start(at, s.flow)
 }

@@ -1,9 +1,15 @@
+// Package flowworld is the flow world: it carries out a controller's actions with the instance
+// model and a fluid network, on a virtual clock.
+//
+// It is the counterpart of internal/packetworld, with the same drivers and the same engines
+// (there inside agents). Instead of TCP over an emulated fabric it uses the max-min shares of
+// flowsim on the same plan. It decides nothing. Times and bytes are paper units. Equal inputs
+// give exactly equal events. Start reading at World.
 package flowworld
 
 import (
 	"container/heap"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,10 +35,6 @@ type World struct {
 	flowID    uint64                   // of the next flow
 	polls     uint64
 }
-
-// ErrStuck says that a trial is not done but no further event can come: a fault of the driver or
-// of this package.
-var ErrStuck = errors.New("nothing is left to happen and the trial is not done")
 
 // New builds the cluster of a trial.
 func New(cfg Config) (*World, error) {
@@ -64,7 +66,7 @@ func New(cfg Config) (*World, error) {
 		w.decodes = append(w.decodes, d)
 	}
 	if cfg.Refresh > 0 {
-		w.later(cfg.Refresh, item{poll: true})
+		w.later(cfg.Refresh, w.poll)
 	}
 	return w, nil
 }
@@ -88,8 +90,8 @@ func (w *World) Run(ctx context.Context, d controller.Driver) error {
 // own timers.
 func (w *World) step(d controller.Driver) error {
 	what, at := w.next(d)
-	if what == nothing {
-		return fmt.Errorf("flow world at %v: %w", w.now, ErrStuck)
+	if what == nothing { // a fault of the driver or of this package
+		return fmt.Errorf("flow world at %v: nothing is left to happen and the trial is not done", w.now)
 	}
 	w.now = max(w.now, at)
 	switch what {
@@ -97,16 +99,8 @@ func (w *World) step(d controller.Driver) error {
 		return w.arrivals()
 	case instances:
 		w.advance()
-	case report:
-		it := heap.Pop(&w.events).(item)
-		switch {
-		case it.poll:
-			w.poll()
-			return nil
-		case it.deadline != nil:
-			return w.overdue(it.deadline)
-		}
-		return w.carryOut(d.Handle(w.now, it.ev))
+	case queued:
+		return heap.Pop(&w.events).(item).do(d)
 	case driver:
 		return w.carryOut(d.Wake(w.now))
 	}
@@ -119,7 +113,7 @@ const (
 	nothing source = iota
 	network
 	instances
-	report
+	queued
 	driver
 )
 
@@ -129,9 +123,8 @@ func (w *World) next(d controller.Driver) (what source, at time.Duration) {
 			what, at = s, t
 		}
 	}
-	if t, ok := w.net.Next(); ok {
-		consider(network, t.Duration(), true)
-	}
+	arrival, ok := w.net.Next()
+	consider(network, arrival.Duration(), ok)
 	for _, p := range w.prefills {
 		t, ok := p.Next()
 		consider(instances, t, ok)
@@ -141,7 +134,7 @@ func (w *World) next(d controller.Driver) (what source, at time.Duration) {
 		consider(instances, t, ok)
 	}
 	if len(w.events) > 0 {
-		consider(report, w.events[0].at, true)
+		consider(queued, w.events[0].at, true)
 	}
 	t, ok := d.Next()
 	consider(driver, t, ok)
@@ -196,10 +189,10 @@ func (w *World) carryOut(actions []controller.Action) error {
 			err = w.send(a)
 		case controller.DoCancelPrefill:
 			w.prefills[a.Prefill].Cancel(w.now, uint64(a.Request))
-			err = w.abort(a)
+			err = w.drop(attemptKey{a.Request, a.Attempt})
 		case controller.DoCancelDecode:
 			w.decodes[a.Decode].Release(w.now, uint64(a.Request))
-			err = w.abort(a)
+			err = w.drop(attemptKey{a.Request, a.Attempt})
 		}
 		if err != nil {
 			return fmt.Errorf("flow world at %v: request %d: %w", w.now, a.Request, err)
@@ -226,22 +219,69 @@ func (w *World) reserve(a *controller.Action) {
 	w.tell(ev)
 }
 
-// tell queues an event that has happened, for the driver to handle at this instant.
-func (w *World) tell(ev controller.Event) { w.later(max(w.now, ev.At), item{ev: ev}) }
-
-func (w *World) later(at time.Duration, it item) {
-	w.seq++
-	it.at, it.seq = at, w.seq
-	heap.Push(&w.events, it)
+// poll is the oracle's poll of the switches: the share of each tier's links that others use,
+// plus the transfers' own load if that cannot be separated.
+func (w *World) poll(controller.Driver) error {
+	w.polls++
+	truth := w.cfg.Background
+	if w.cfg.CountOwn {
+		own := w.ownLoad()
+		for t := range truth {
+			truth[t] += own[t]
+		}
+	}
+	said, ok := truth, true
+	if w.cfg.Congestion != nil {
+		said, ok = w.cfg.Congestion(w.polls, truth)
+	}
+	if ok {
+		w.report(w.now+w.cfg.Staleness, controller.Event{Kind: controller.Congestion, At: w.now, Congestion: said})
+	}
+	w.later(w.now+w.cfg.Refresh, w.poll)
+	return nil
 }
 
-// item is an event for the driver, a poll of the oracle, or a transfer's deadline.
+// ownLoad is the transfers' mean share of each tier's links now.
+func (w *World) ownLoad() [4]float64 {
+	var sum, links [4]float64
+	if w.cfg.ByTier {
+		return sum
+	}
+	for l := range flowsim.LinkIndex(w.net.Links()) {
+		link := &w.cfg.Plan.Links[flowsim.HopOf(l).Link]
+		if link.Tier == 0 {
+			continue
+		}
+		sum[link.Tier] += w.net.LinkLoad(l) / link.Rate.BytesPerSecond()
+		links[link.Tier]++
+	}
+	for t := range sum {
+		if links[t] > 0 {
+			sum[t] /= links[t]
+		}
+	}
+	return sum
+}
+
+// tell queues an event that has happened, for the driver to handle at this instant.
+func (w *World) tell(ev controller.Event) { w.report(max(w.now, ev.At), ev) }
+
+// report queues an event for the driver to handle at a time.
+func (w *World) report(at time.Duration, ev controller.Event) {
+	w.later(at, func(d controller.Driver) error { return w.carryOut(d.Handle(w.now, ev)) })
+}
+
+func (w *World) later(at time.Duration, do func(controller.Driver) error) {
+	w.seq++
+	heap.Push(&w.events, item{at, w.seq, do})
+}
+
+// item is what happens at a time: an event for the driver, a poll of the oracle, or a
+// transfer's deadline.
 type item struct {
-	at       time.Duration
-	seq      uint64
-	ev       controller.Event
-	poll     bool
-	deadline *transfer
+	at  time.Duration
+	seq uint64
+	do  func(controller.Driver) error
 }
 
 type eventQueue []item

@@ -138,16 +138,9 @@ func TestTheTierModelKnowsNoTopology(t *testing.T) {
 	line := `{"timestamp": 0, "input_length": 1000, "output_length": 1}`
 	s := scenario(t, fmt.Sprintf(known, 8, trace(t, line, line)))
 	s.Engine.Prefill.Mode = "delay"
-	for _, r := range run(t, s, "rr", func(c *flowworld.Config) { c.Paths = flowworld.PathTier }) {
+	for _, r := range run(t, s, "rr", func(c *flowworld.Config) { c.ByTier = true }) {
 		assert.InDelta(t, 320+0.015, r.TransferMS, 0.001, "two transfers of one prefill on a tier share its bandwidth")
 	}
-}
-
-func TestSplitUsesAllEqualCostPaths(t *testing.T) {
-	line := `{"timestamp": 0, "input_length": 1000, "output_length": 1}`
-	s := scenario(t, fmt.Sprintf(known, 8, trace(t, line)))
-	r := run(t, s, "rr", func(c *flowworld.Config) { c.Paths = flowworld.PathSplit })[0]
-	assert.InDelta(t, 500e6/12.5e9*1000+0.015, r.TransferMS, 0.001, "four core links together carry what the NIC does")
 }
 
 func paper(t *testing.T, requests int) *scenarios.Scenario {
@@ -221,11 +214,10 @@ func TestConfigIsChecked(t *testing.T) {
 	cluster, err := trials.New(s)
 	require.NoError(t, err)
 	for _, edit := range []func(*flowworld.Config){
-		func(c *flowworld.Config) { c.Paths = "spray" },
 		func(c *flowworld.Config) { c.Senders = nil },
 		func(c *flowworld.Config) { c.Background[3] = 1.5 },
 		func(c *flowworld.Config) { c.Framing = 0.5 },
-		func(c *flowworld.Config) { c.Paths, c.Decode = flowworld.PathTier, nil },
+		func(c *flowworld.Config) { c.ByTier, c.Decode = true, nil },
 	} {
 		cfg := trials.Flow{Cluster: cluster}.Config(1)
 		edit(&cfg)

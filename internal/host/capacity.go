@@ -1,3 +1,17 @@
+// Package host is a model of the machine that labs run on: its description (Describe), what it
+// forwards (Capacity, and its measured Calibration), its load while a trial runs (Watch, Load),
+// and what single processes use (UsageOf).
+//
+// It reads the proc file system and one file of its own, and knows fabrics only as plans. It
+// makes no lab, starts no process and judges no run. Code that tries kernel features is in
+// sub-packages, so that this package stays small: calibrate measures a Calibration in a scratch
+// fabric, doctor reports which features the host lacks.
+//
+// Functions that read the host take the folder where proc is mounted: Proc, or a test's. Times
+// are real time, rates are emulated rates. A Watch is safe for concurrent use, and there may be
+// several. All other types are plain data.
+//
+// Start reading here, then at watch.go.
 package host
 
 import (
@@ -8,13 +22,14 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
+// Proc is where the proc file system is mounted.
+const Proc = "/proc"
+
 const (
 	// AckShare is the packets of a transfer with its acknowledgements, divided by those without.
 	AckShare = 1.34
-	// SegmentBytes is the payload of a full segment.
+	// SegmentBytes is the payload of a full segment, which is a frame of fabric.FrameBytes.
 	SegmentBytes = 1448
-	// FrameBytes is the size of a full frame as counted by rates.
-	FrameBytes = 1514
 )
 
 // Step is what one core forwards at one grain of traffic.
@@ -76,14 +91,10 @@ func (c Capacity) Of(p *fabric.Plan) float64 { return c.PerCore(Grain(p)) * floa
 // Grain returns the rate of a plan's narrowest link, NVLinks excluded, and the largest burst.
 func Grain(p *fabric.Plan) (narrowest scenarios.BitsPerSecond, segments int) {
 	for i := range p.Links {
-		l := &p.Links[i]
-		if l.Tier == 0 {
-			continue
+		if l := &p.Links[i]; l.Tier > 0 {
+			narrowest = min(cmp.Or(narrowest, l.RateEmulated), l.RateEmulated)
+			segments = max(segments, l.A.GSOMaxSegs, l.B.GSOMaxSegs)
 		}
-		if narrowest == 0 || l.RateEmulated < narrowest {
-			narrowest = l.RateEmulated
-		}
-		segments = max(segments, l.A.GSOMaxSegs, l.B.GSOMaxSegs)
 	}
 	return narrowest, segments
 }
@@ -102,5 +113,5 @@ func FullLoad(p *fabric.Plan) float64 {
 		}
 	}
 	far := min(nics, cores)
-	return AckShare / (8 * FrameBytes) * (6*far + 4*(nics-far))
+	return AckShare / (8 * fabric.FrameBytes) * (6*far + 4*(nics-far))
 }

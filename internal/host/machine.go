@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/prometheus/procfs"
 
@@ -16,19 +18,9 @@ import (
 
 // recordedSysctls are read from the host. Namespaces inherit some and reset others.
 var recordedSysctls = []string{
-	"kernel.sched_autogroup_enabled",
-	"net.core.default_qdisc",
-	"net.core.netdev_budget",
-	"net.core.netdev_budget_usecs",
-	"net.core.rmem_max",
-	"net.core.somaxconn",
-	"net.core.wmem_max",
-	"net.ipv4.ip_local_port_range",
-	"net.ipv4.tcp_ecn",
-	"net.ipv4.tcp_mem",
-	"net.ipv4.tcp_no_metrics_save",
-	"net.ipv4.tcp_rmem",
-	"net.ipv4.tcp_slow_start_after_idle",
+	"kernel.sched_autogroup_enabled", "net.core.default_qdisc", "net.core.netdev_budget", "net.core.netdev_budget_usecs",
+	"net.core.rmem_max", "net.core.somaxconn", "net.core.wmem_max", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_ecn",
+	"net.ipv4.tcp_mem", "net.ipv4.tcp_no_metrics_save", "net.ipv4.tcp_rmem", "net.ipv4.tcp_slow_start_after_idle",
 	"net.ipv4.tcp_wmem",
 }
 
@@ -41,9 +33,7 @@ func Describe(proc, version string, runtimes map[string]string) (*results.Machin
 		CPUs: runtime.NumCPU(), CPUsUsable: runtime.NumCPU(), CongestionControls: []string{},
 		Sysctls: map[string]string{}, Runtimes: map[string]string{},
 	}
-	for name, v := range runtimes {
-		m.Runtimes[name] = v
-	}
+	maps.Copy(m.Runtimes, runtimes)
 	if runtime.GOOS != "linux" {
 		return m, nil
 	}
@@ -122,4 +112,28 @@ func AvailableMemory(proc string) (int64, error) {
 		return 0, fmt.Errorf("read the host's memory: %s/meminfo has no MemAvailable", proc)
 	}
 	return int64(*m.MemAvailableBytes), nil
+}
+
+// Usage is what a process has used so far.
+type Usage struct {
+	ResidentBytes int64
+	CPU           time.Duration // user and system, to 10 ms
+}
+
+// UsageOf reads what a process has used, such as an agent or a container's first process. The
+// error matches fs.ErrNotExist when there is no such process.
+func UsageOf(proc string, pid int) (Usage, error) {
+	all, err := procfs.NewFS(proc)
+	if err != nil {
+		return Usage{}, err
+	}
+	p, err := all.Proc(pid)
+	var s procfs.ProcStat
+	if err == nil {
+		s, err = p.Stat()
+	}
+	if err != nil {
+		return Usage{}, fmt.Errorf("usage of process %d: %w", pid, err)
+	}
+	return Usage{CPU: time.Duration(s.CPUTime() * float64(time.Second)), ResidentBytes: int64(s.ResidentMemory())}, nil
 }

@@ -154,7 +154,7 @@ func specs(probes []probe) []controller.FlowSpec {
 
 // fluid runs the probes in the flow world, for their ideal times.
 func (w *World) fluid(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := w.cluster.Transfers(results.WorldFlow, specs(probes))
+	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldFlow}, specs(probes))
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (w *World) fluid(ctx context.Context, probes []probe) ([]results.Record, er
 
 // measure moves the probes through the lab.
 func (w *World) measure(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := w.cluster.Transfers(results.WorldPacket, specs(probes))
+	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldPacket}, specs(probes))
 	if err != nil {
 		return nil, err
 	}

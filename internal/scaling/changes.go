@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -46,12 +47,12 @@ func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error
 		add("mean transfer", "packets", payload/host.SegmentBytes, payload/p.Scale.Rate/host.SegmentBytes)
 	}
 	add(fmt.Sprintf("in flight on a tier %d path", tier), "packets",
-		one.narrowest*2*paper.Seconds()/host.FrameBytes, scaled.narrowest*2*emulated.Seconds()/host.FrameBytes)
+		one.narrowest*2*paper.Seconds()/fabric.FrameBytes, scaled.narrowest*2*emulated.Seconds()/fabric.FrameBytes)
 	queue := "its narrowest switch queue"
 	if p.Fair() {
 		queue = "a flow's queue at its narrowest switch port"
 	}
-	add(queue, "packets", one.queue/host.FrameBytes, scaled.queue/host.FrameBytes)
+	add(queue, "packets", one.queue/fabric.FrameBytes, scaled.queue/fabric.FrameBytes)
 	add("that queue's delay when full", "ms", 1e3*one.queue/one.narrowest, 1e3*scaled.queue/scaled.narrowest/p.Scale.Time)
 	add("latency of an idle path", "ms", 1e3*(paper.Seconds()+one.serialize), 1e3*(emulated.Seconds()+scaled.serialize)/p.Scale.Time)
 	return out, nil
@@ -84,7 +85,7 @@ func pathOf(p *fabric.Plan, from, to fabric.NodeID, segments int) path {
 		if segments == 0 {
 			segments = max(1, port.GSOMaxSegs) // the first hop is the sender's own
 		}
-		out.serialize += float64(segments) * host.FrameBytes / rate
+		out.serialize += float64(segments) * fabric.FrameBytes / rate
 		if p.Nodes[port.Node].IsSwitch() && rate < out.narrowest {
 			out.narrowest, out.queue = rate, float64(port.Shape.LimitBytes)
 		}
@@ -105,25 +106,19 @@ func significant(x float64) float64 {
 	return math.Round(x/unit) * unit
 }
 
-// plain writes a figure without an exponent.
-func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
 // Sentence describes the changes for a report's notes; "" if there are none.
 func Sentence(scale scenarios.Scale, changes []results.ScalingFigure) string {
-	text := ""
-	for i, c := range changes {
-		sep := "; "
-		if i == 0 {
-			sep = ""
-		}
-		text += fmt.Sprintf("%s%s %s %s instead of %s", sep, c.What, plain(c.Scaled), c.Unit, plain(c.Unscaled))
-	}
-	if text == "" {
+	if len(changes) == 0 {
 		return ""
+	}
+	plain := func(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) } // without an exponent
+	var all []string
+	for _, c := range changes {
+		all = append(all, fmt.Sprintf("%s %s %s instead of %s", c.What, plain(c.Scaled), c.Unit, plain(c.Unscaled)))
 	}
 	at := fmt.Sprintf("S = %g", scale.Rate)
 	if scale.Time != 1 {
 		at += fmt.Sprintf(", T = %g", scale.Time)
 	}
-	return fmt.Sprintf("what scaling changes (%s against the unscaled cluster): %s", at, text)
+	return fmt.Sprintf("what scaling changes (%s against the unscaled cluster): %s", at, strings.Join(all, "; "))
 }

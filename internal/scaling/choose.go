@@ -1,6 +1,20 @@
+// Package scaling chooses how much the cluster is scaled down, and reports what that changes.
+//
+// A scenario's rate scale S divides both rates and bytes, so that times stay and the host
+// forwards S times fewer packets. The smallest S that the host can carry gives the best
+// emulation. What the host can carry is a host.Capacity: packet-hops per second and core,
+// measured by `netkvlab doctor --calibrate`, or cautious constants. What the scenario needs is a
+// Demand: the flow world runs its trials, which takes milliseconds and whose times do not depend
+// on S, and the bytes of its transfers are added to the time windows by which a run's fidelity
+// is judged. Choose compares the two. It never chooses a time scale, since that changes results
+// (docs/fidelity.md).
+//
+// Everything here is pure: the same scenario and host give the same choice. Start
+// reading here.
 package scaling
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,8 +26,6 @@ import (
 )
 
 const (
-	// smallest and largest bound the scales that auto chooses from.
-	smallest, largest = 50, 32000
 	// idleMean is the idle share that the host must keep on average: the flow world has no
 	// retransmissions, and other processes need CPU too.
 	idleMean = 0.5
@@ -30,8 +42,11 @@ const (
 	slowest scenarios.BitsPerSecond = 15e6
 )
 
-// mantissas are the scales within a decade: ten steps, none more than 28 % above the one before.
-var mantissas = []float64{1, 1.25, 1.6, 2, 2.5, 3.2, 4, 5, 6.4, 8}
+// scales are those that auto chooses from, ten per decade: none is more than 28 % above the one before.
+var scales = []float64{
+	50, 64, 80, 100, 125, 160, 200, 250, 320, 400, 500, 640, 800, 1000, 1250, 1600, 2000, 2500, 3200, 4000,
+	5000, 6400, 8000, 10000, 12500, 16000, 20000, 25000, 32000,
+}
 
 // Choice is the scale of a run.
 type Choice struct {
@@ -73,13 +88,9 @@ func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int
 	}
 	limit := math.Inf(1)
 	if fabrics > 1 {
-		p, err := slowestPlan(c)
-		if err != nil {
-			return Choice{}, err
-		}
-		limit = p.Scale.Rate
+		limit = slowestScale(c)
 	}
-	for rate := range scales() {
+	for _, rate := range scales {
 		p, err := at(c, rate)
 		if err != nil {
 			return Choice{}, err
@@ -90,8 +101,8 @@ func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int
 			return choice, nil
 		}
 	}
-	return Choice{}, fmt.Errorf("scale.rate: auto: this host (%d cores) carries %s at no scale up to %d: give scale.rate, a smaller topology or less load",
-		h.Cores, c.Scenario.Name, largest)
+	return Choice{}, fmt.Errorf("scale.rate: auto: this host (%d cores) carries %s at no scale up to %g: give scale.rate, a smaller topology or less load",
+		h.Cores, c.Scenario.Name, scales[len(scales)-1])
 }
 
 // Resolve returns the cluster at the scale from Choose.
@@ -112,7 +123,7 @@ func Parallel(ctx context.Context, c *trials.Cluster, h host.Capacity, most int)
 	if most < 2 {
 		return 1, nil
 	}
-	p, err := slowestPlan(c)
+	p, err := at(c, cmp.Or(c.Scenario.Scale.Rate, slowestScale(c)))
 	if err != nil {
 		return 0, err
 	}
@@ -128,24 +139,16 @@ func Parallel(ctx context.Context, c *trials.Cluster, h host.Capacity, most int)
 	return 1, nil
 }
 
-// slowestPlan is a scenario's fabric at its own scale, or at the largest scale that auto may
-// choose for several fabrics.
-func slowestPlan(c *trials.Cluster) (*fabric.Plan, error) {
-	rate := c.Scenario.Scale.Rate
-	if rate == 0 {
-		p, err := at(c, 1)
-		if err != nil {
-			return nil, err
-		}
-		narrowest, _ := host.Grain(p)
-		rate = smallest
-		for r := range scales() {
-			if float64(narrowest)/r >= float64(slowest) {
-				rate = r
-			}
+// slowestScale is the largest scale that auto may choose for several fabrics.
+func slowestScale(c *trials.Cluster) float64 {
+	narrowest, _ := host.Grain(c.Plan)
+	rate := scales[0]
+	for _, s := range scales {
+		if float64(narrowest)*c.Plan.Scale.Rate/s >= float64(slowest) {
+			rate = s
 		}
 	}
-	return at(c, rate)
+	return rate
 }
 
 // at plans a cluster at a rate scale.
@@ -177,21 +180,4 @@ func (d *Demand) On(h host.Capacity, p *fabric.Plan) Choice {
 	mean, peak := d.busy(perCore, p.Scale.Rate)
 	cores := float64(h.Cores)
 	return Choice{Rate: p.Scale.Rate, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
-}
-
-// scales yields the scales that auto chooses from, smallest first.
-func scales() func(yield func(float64) bool) {
-	return func(yield func(float64) bool) {
-		for decade := 10.0; ; decade *= 10 {
-			for _, m := range mantissas {
-				s := math.Round(decade * m)
-				if s > largest {
-					return
-				}
-				if s >= smallest && !yield(s) {
-					return
-				}
-			}
-		}
-	}
 }

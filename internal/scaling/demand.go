@@ -77,7 +77,7 @@ func Expect(ctx context.Context, c *trials.Cluster, fabrics int) (*Demand, error
 
 // foresee runs the trials on all CPUs, at least atLeast of them if there are that many.
 func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, error) {
-	c, err := unscaled(c)
+	c, err := c.At(scenarios.Scale{Rate: 1, Time: c.Scenario.Scale.Time})
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,6 @@ func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, 
 		})
 	}
 	return out, g.Wait()
-}
-
-// unscaled returns a cluster at S = 1.
-func unscaled(c *trials.Cluster) (*trials.Cluster, error) {
-	return c.At(scenarios.Scale{Rate: 1, Time: c.Scenario.Scale.Time})
 }
 
 // sideBySide adds up the trials that run at the same time, one set after the other.
@@ -186,7 +181,7 @@ func background(s *scenarios.Scenario, p *fabric.Plan) float64 {
 			bits += 2 * u.Tier3 * float64(l.Rate)
 		}
 	}
-	return backgroundShare * bits / (8 * host.FrameBytes) / p.Scale.Time
+	return backgroundShare * bits / (8 * fabric.FrameBytes) / p.Scale.Time
 }
 
 // busy returns the cores needed at a scale, on average and in the busiest hundredth of windows.
@@ -216,12 +211,8 @@ func decode(windows []slot, p *fabric.Plan, records []results.Record, width floa
 		}
 		first, last := int((r.ArrivalMS+*r.TTFTMS)/width), int(*r.FinishMS/width)
 		for w := first; w <= last && w < len(windows); w++ {
-			busy[r.Decode][w] = true
-		}
-	}
-	for _, of := range busy {
-		for w, yes := range of {
-			if yes {
+			if !busy[r.Decode][w] {
+				busy[r.Decode][w] = true
 				windows[w].decoding += 1 / p.Scale.Time
 			}
 		}

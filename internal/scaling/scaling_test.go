@@ -183,7 +183,7 @@ func TestTheLoadHoldsAllBytesOfTheTransfers(t *testing.T) {
 func TestScalesGrowBySmallSteps(t *testing.T) {
 	t.Parallel()
 	last := 0.0
-	for s := range scales() {
+	for _, s := range scales {
 		if last > 0 {
 			assert.Greater(t, s, last)
 			assert.LessOrEqual(t, s/last, 1.29)

@@ -1,6 +1,7 @@
 package trials
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 
@@ -17,17 +18,15 @@ type Cluster struct {
 	Scenario *scenarios.Scenario
 	Plan     *fabric.Plan
 
-	loads *loads
+	loads *sync.Map // of each seed, a func() (*Load, error)
 }
 
 // New plans a scenario. A scale.rate of 0 (auto) is planned without scaling, which is right
 // where no packets are sent. An InvalidError means that no host can build it.
 func New(s *scenarios.Scenario) (*Cluster, error) {
 	scale := s.Scale
-	if scale.Rate == 0 {
-		scale.Rate = 1
-	}
-	return plan(s, scale, &loads{of: map[uint64]*loading{}})
+	scale.Rate = cmp.Or(scale.Rate, 1)
+	return plan(s, scale, &sync.Map{})
 }
 
 // NewServing is New for callers that need requests. It refuses a workload of explicit
@@ -61,7 +60,7 @@ func (c *Cluster) Vary(change func(*scenarios.Scenario)) *Cluster {
 }
 
 // plan is the one place that lays out a fabric.
-func plan(s *scenarios.Scenario, scale scenarios.Scale, l *loads) (*Cluster, error) {
+func plan(s *scenarios.Scenario, scale scenarios.Scale, loads *sync.Map) (*Cluster, error) {
 	p, err := fabric.New(s, scale)
 	if err != nil {
 		return nil, InvalidError{fmt.Errorf("plan %s at scale.rate %g: %w", s.Name, scale.Rate, err)}
@@ -69,7 +68,7 @@ func plan(s *scenarios.Scenario, scale scenarios.Scale, l *loads) (*Cluster, err
 	if _, err := Background(s, p); err != nil {
 		return nil, err
 	}
-	return &Cluster{Scenario: s, Plan: p, loads: l}, nil
+	return &Cluster{Scenario: s, Plan: p, loads: loads}, nil
 }
 
 // InvalidError means that the input is wrong on any host: a name that no lab can have, a
@@ -92,10 +91,9 @@ func (c *Cluster) Policies() []scenarios.Policy {
 
 // Labels names the policies in their order.
 func (c *Cluster) Labels() []string {
-	policies := c.Policies()
-	out := make([]string, len(policies))
-	for i, p := range policies {
-		out[i] = Label(p)
+	var out []string
+	for _, p := range c.Policies() {
+		out = append(out, Label(p))
 	}
 	return out
 }
@@ -122,36 +120,10 @@ type Load struct {
 	Remarks []string
 }
 
-// loads holds one Load per seed, made once and read by every policy.
-type loads struct {
-	mu sync.Mutex
-	of map[uint64]*loading
-}
-
-type loading struct {
-	once sync.Once
-	load *Load
-	err  error
-}
-
-// Load is what arrives on a seed. It is made once and must not be changed.
+// Load is what arrives on a seed. It is made once, read by every policy, and must not be changed.
 func (c *Cluster) Load(seed uint64) (*Load, error) {
-	c.loads.mu.Lock()
-	l := c.loads.of[seed]
-	if l == nil {
-		l = &loading{}
-		c.loads.of[seed] = l
-	}
-	c.loads.mu.Unlock()
-	l.once.Do(func() { l.load, l.err = read(c.Scenario, seed) })
-	return l.load, l.err
-}
-
-// Forget drops what arrives on a seed, so that long sweeps stay small.
-func (c *Cluster) Forget(seed uint64) {
-	c.loads.mu.Lock()
-	defer c.loads.mu.Unlock()
-	delete(c.loads.of, seed)
+	load, _ := c.loads.LoadOrStore(seed, sync.OnceValues(func() (*Load, error) { return read(c.Scenario, seed) }))
+	return load.(func() (*Load, error))()
 }
 
 // read is the one place that makes or reads a workload.

@@ -46,17 +46,14 @@ func (c *Cluster) flows(t Trial, flows []workload.FlowRequest) (*controller.Flow
 			ID: f.ID, Start: f.Start, From: from, To: to, Tier: p.Tier(ids[from], ids[to]), Bytes: int64(f.Bytes), Slots: slots,
 		}
 	}
-	return controller.NewFlows(controller.FlowsConfig{
-		World: t.World, Seed: t.Seed, Flows: specs, Endpoints: Names(p, ids), RateScale: p.Scale.Rate,
-		NICs: s.Topology.NICsPerInstance, Drain: s.Limits.Drain,
-	})
+	return c.Transfers(t, specs)
 }
 
-// Transfers builds the driver of transfers that are not in the scenario, such as those of a
-// calibration. They name their ends by index in Endpoints.
-func (c *Cluster) Transfers(world string, specs []controller.FlowSpec) (*controller.Flows, error) {
+// Transfers builds the driver of a trial's transfers, which need not be in the scenario, such as
+// those of a calibration. They name their ends by index in Endpoints.
+func (c *Cluster) Transfers(t Trial, specs []controller.FlowSpec) (*controller.Flows, error) {
 	return controller.NewFlows(controller.FlowsConfig{
-		World: world, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,
+		World: t.World, Seed: t.Seed, Flows: specs, Endpoints: Names(c.Plan, Endpoints(c.Plan)), RateScale: c.Plan.Scale.Rate,
 		NICs: c.Scenario.Topology.NICsPerInstance, Drain: c.Scenario.Limits.Drain,
 	})
 }
@@ -73,48 +70,34 @@ func slots(p *fabric.Plan, from, to fabric.NodeID, f *workload.FlowRequest, stre
 		}
 		return out, nil
 	}
-	want, err := p.PathFromNodes(from, to, f.Via)
+	slot, err := p.SlotVia(from, to, f.Via)
 	if err != nil {
 		return nil, err
 	}
-	slot := p.Slot(want)
-	if slot < 0 || slot >= len(paths) || !slices.Equal(paths[slot], want) {
-		return nil, fmt.Errorf("%s to %s via %v is not one of the %d equal-cost paths, and routing takes no other", f.From, f.To, f.Via, len(paths))
-	}
-	for s := range out {
-		out[s] = slot
-	}
-	return out, nil
+	return slices.Repeat([]int{slot}, streams), nil
 }
 
 // NamePaths writes the nodes that each stream crossed into the records, from the
 // slots that the records carry.
 func NamePaths(p *fabric.Plan, records []results.Record) {
-	byName := make(map[string]fabric.NodeID, len(p.Nodes))
-	for i := range p.Nodes {
-		byName[p.Nodes[i].Name] = p.Nodes[i].ID
-	}
-	names := map[[2]string][][]string{}
+	known := map[[2]string][][]string{}
 	for i := range records {
 		r := &records[i]
-		if len(r.Streams) == 0 {
-			continue
-		}
 		pair := [2]string{r.Prefill, r.Decode}
-		paths, ok := names[pair]
-		if !ok {
-			from, fok := byName[r.Prefill]
-			to, tok := byName[r.Decode]
+		names, ok := known[pair]
+		if !ok && len(r.Streams) > 0 {
+			from, fok := p.Lookup(r.Prefill)
+			to, tok := p.Lookup(r.Decode)
 			if fok && tok {
 				for _, path := range p.EqualCostPaths(from, to) {
-					paths = append(paths, p.PathNodes(path))
+					names = append(names, p.PathNodes(path))
 				}
 			}
-			names[pair] = paths
+			known[pair] = names
 		}
 		for s := range r.Streams {
-			if slot := r.Streams[s].Slot; slot >= 0 && slot < len(paths) {
-				r.Streams[s].Path = paths[slot]
+			if slot := r.Streams[s].Slot; slot >= 0 && slot < len(names) {
+				r.Streams[s].Path = names[slot]
 			}
 		}
 	}

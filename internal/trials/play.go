@@ -7,8 +7,10 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/controller"
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/kvagent/engine"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -47,8 +49,8 @@ func PlayLoad(ctx context.Context, w World, c *Cluster, t Trial, l *Load) ([]res
 // trials give equal records.
 type Flow struct {
 	Cluster *Cluster
-	// Paths is the ECMP mode; empty means flowworld.PathSlots, as in the packet world.
-	Paths flowworld.Paths
+	// ByTier: the paper's own model, without a topology (flowworld.Config.ByTier).
+	ByTier bool
 	// Framing is the payload's share of a link's rate (flowworld.Config.Framing); 0: payload only.
 	Framing float64
 	// Latency, by tier, is that of the emulated links; nil means the scenario's latency.
@@ -57,13 +59,37 @@ type Flow struct {
 
 // Config is the flow world's configuration for a seed.
 func (f Flow) Config(seed uint64) flowworld.Config {
-	cfg := f.Cluster.flowConfig(seed)
-	if f.Paths != "" {
-		cfg.Paths = f.Paths
+	s, p := f.Cluster.Scenario, f.Cluster.Plan
+	l := s.Topology.Latency
+	cfg := flowworld.Config{
+		Plan: p, Senders: p.Prefill, Receivers: p.Decode, Prefill: Prefill(s), ByTier: f.ByTier, Framing: f.Framing,
+		Latency: [4]time.Duration{l.Tier0, l.Tier1, l.Tier2, l.Tier3}, Setup: s.Transfer.Setup, Timeout: s.Transfer.Timeout,
+		Pieces:     overlap(s),
+		Background: [4]float64{2: s.Background.Utilization.Tier2, 3: s.Background.Utilization.Tier3},
 	}
-	cfg.Framing = f.Framing
 	if f.Latency != nil {
 		cfg.Latency = *f.Latency
+	}
+	asked := cfg.Background
+	if s.Topology.Buffers.Priority == scenarios.PriorityTransfers {
+		cfg.Background = [4]float64{} // it takes nothing from transfers
+	}
+	if f.Cluster.Flows() {
+		ids := Endpoints(p)
+		cfg.Senders, cfg.Receivers = ids, ids
+		return cfg
+	}
+	cfg.Decode = &engine.DecodeConfig{
+		Model: Model(s.Engine), MaxBatch: s.Engine.Decode.MaxBatch, MemoryBytes: int64(s.Engine.Decode.Memory),
+		KVBytesPerToken: int64(s.Model.KVBytesPerToken()), BlockTokens: s.Engine.BlockTokens,
+	}
+	o := s.Oracle
+	cfg.Refresh, cfg.Staleness, cfg.CountOwn = o.Refresh, o.Staleness, o.Separation == scenarios.SeparationNone
+	cfg.Congestion = func(poll uint64, truth [4]float64) ([4]float64, bool) {
+		for tier := range truth { // the fluid network does not carry background traffic
+			truth[tier] += asked[tier] - cfg.Background[tier]
+		}
+		return telemetry.Distort(seed, poll, o.Noise, o.Loss, truth)
 	}
 	return cfg
 }
@@ -80,11 +106,9 @@ func (f Flow) Run(ctx context.Context, t Trial, d controller.Driver) error {
 // RunFlows moves explicit transfers between any nodes of the cluster in an otherwise idle
 // flow world. Their start times decide which of them overlap.
 func (f Flow) RunFlows(ctx context.Context, d controller.Driver) error {
-	cfg := f.Config(0)
-	ids := Endpoints(f.Cluster.Plan)
+	cfg, ids := f.Config(0), Endpoints(f.Cluster.Plan)
 	w, err := flowworld.New(flowworld.Config{
-		Plan: cfg.Plan, Senders: ids, Receivers: ids, Paths: flowworld.PathSlots,
-		Framing: cfg.Framing, Latency: cfg.Latency, Setup: cfg.Setup,
+		Plan: cfg.Plan, Senders: ids, Receivers: ids, Framing: cfg.Framing, Latency: cfg.Latency, Setup: cfg.Setup,
 	})
 	if err != nil {
 		return err

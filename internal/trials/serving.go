@@ -9,6 +9,7 @@
 package trials
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -47,12 +48,7 @@ type Trial struct {
 }
 
 // Label is the policy's name in results.
-func Label(p scenarios.Policy) string {
-	if p.Label != "" {
-		return p.Label
-	}
-	return p.Name
-}
+func Label(p scenarios.Policy) string { return cmp.Or(p.Label, p.Name) }
 
 // Model is the compute model of a scenario's instances.
 func Model(e scenarios.Engine) engine.Model {
@@ -64,7 +60,7 @@ func Model(e scenarios.Engine) engine.Model {
 	}
 }
 
-// Names lists the plan's prefill and decode instances in index order.
+// Names lists the names of a plan's nodes.
 func Names(p *fabric.Plan, ids []fabric.NodeID) []string {
 	out := make([]string, len(ids))
 	for i, id := range ids {
@@ -153,11 +149,7 @@ func overlap(s *scenarios.Scenario) func(promptTokens int) int {
 			return (n + chunk - 1) / chunk
 		}
 	case scenarios.OverlapLayer:
-		pieces := s.Model.Layers
-		if pieces < 1 {
-			pieces = overlapLayers
-		}
-		return func(int) int { return pieces }
+		return func(int) int { return cmp.Or(s.Model.Layers, overlapLayers) }
 	}
 	return nil
 }

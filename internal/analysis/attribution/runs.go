@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
@@ -54,7 +53,7 @@ func (e *Experiment) play(ctx context.Context, j *job) ([]results.Record, error)
 	}
 	switch j.stage {
 	case StageTier:
-		flow.Paths, flow.Framing = flowworld.PathTier, 0
+		flow.ByTier, flow.Framing = true, 0
 	case StageRandom, StageFraming:
 		c = c.Vary(func(s *scenarios.Scenario) { s.Transfer.Paths = scenarios.PathsRandom })
 		load = &trials.Load{Requests: drawAgain(load.Requests, j.seed)}

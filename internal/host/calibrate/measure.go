@@ -160,9 +160,6 @@ func (c *measurement) step(ctx context.Context, r *rig, timed bool) error {
 	if err := r.start(ctx, r.pairs()); err != nil {
 		return err
 	}
-	if err := pause(ctx, settle); err != nil {
-		return err
-	}
 	perCore, cores := 0.0, 0.0
 	for range parts {
 		l, err := r.measure(ctx)
@@ -194,14 +191,11 @@ func (c *measurement) saturate(ctx context.Context, r *rig) error {
 		pairs []pair
 		into  *host.Throughput
 	}{{pairs[:1], &c.OneFlow}, {pairs[1:], &c.Saturated}} {
-		if err := r.start(ctx, m.pairs); err != nil {
-			return err
+		err := r.start(ctx, m.pairs)
+		if err == nil {
+			*m.into, err = r.measure(ctx)
 		}
-		if err := pause(ctx, settle); err != nil {
-			return err
-		}
-		var err error
-		if *m.into, err = r.measure(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -209,20 +203,15 @@ func (c *measurement) saturate(ctx context.Context, r *rig) error {
 }
 
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-t.C:
+	case <-time.After(d):
 		return nil
 	}
 }
 
 func lateness(late []time.Duration) host.Lateness {
-	if len(late) == 0 {
-		return host.Lateness{}
-	}
 	slices.Sort(late)
 	us := func(i int) float64 { return float64(late[i]) / float64(time.Microsecond) }
 	n := len(late)

@@ -3,10 +3,10 @@ package calibrate
 import (
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -38,9 +38,7 @@ type rig struct {
 	listeners map[fabric.NodeID]net.Listener
 	conns     []net.Conn
 	wg        sync.WaitGroup
-
-	mu    sync.Mutex
-	bytes int64 // received
+	received  atomic.Int64 // bytes
 }
 
 // pairs returns connections that fill every core link: from each prefill instance to one of
@@ -57,7 +55,7 @@ func (r *rig) pairs() []pair {
 	return out
 }
 
-// start opens connections, which send until stop.
+// start opens connections, which send until stop, and waits until they have settled.
 func (r *rig) start(ctx context.Context, pairs []pair) error {
 	tables := map[[2]fabric.NodeID][][]uint16{}
 	for _, p := range pairs {
@@ -73,7 +71,7 @@ func (r *rig) start(ctx context.Context, pairs []pair) error {
 			return fmt.Errorf("connect %s to %s: %w", r.plan.Nodes[p.from].Name, r.plan.Nodes[p.to].Name, err)
 		}
 	}
-	return nil
+	return pause(ctx, settle)
 }
 
 // connect opens one connection and starts both its ends.
@@ -145,20 +143,12 @@ func send(c net.Conn) {
 func (r *rig) receive(c net.Conn) {
 	chunk := make([]byte, chunkBytes)
 	for {
-		n, err := io.ReadAtLeast(c, chunk, 1)
+		n, err := c.Read(chunk)
+		r.received.Add(int64(n))
 		if err != nil {
 			return
 		}
-		r.mu.Lock()
-		r.bytes += int64(n)
-		r.mu.Unlock()
 	}
-}
-
-func (r *rig) received() int64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bytes
 }
 
 // packets sums the packets that all ports have sent.
@@ -176,7 +166,7 @@ func (r *rig) measure(ctx context.Context) (host.Throughput, error) {
 	if err != nil {
 		return host.Throughput{}, err
 	}
-	bytes, since := r.received(), time.Now()
+	bytes, since := r.received.Load(), time.Now()
 	var took time.Duration
 	idle, after, err := watched(ctx, func(ctx context.Context) (uint64, error) {
 		if err := pause(ctx, part); err != nil {
@@ -190,7 +180,7 @@ func (r *rig) measure(ctx context.Context) (host.Throughput, error) {
 		return host.Throughput{}, err
 	}
 	s := took.Seconds()
-	return host.Throughput{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received()-bytes) / s, Idle: idle}, nil
+	return host.Throughput{HopsPerSecond: float64(after-before) / s, BitsPerSecond: 8 * float64(r.received.Load()-bytes) / s, Idle: idle}, nil
 }
 
 // stop ends all flows with a reset and waits for them, so that no socket keeps a namespace
