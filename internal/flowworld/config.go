@@ -59,13 +59,13 @@ type Config struct {
 func (c *Config) network() (*flowsim.Network, error) {
 	opt := flowsim.Options{Framing: c.Framing}
 	if c.Paths == PathTier {
-		caps, err := flowsim.TierCapacities(c.Plan, flowsim.Paper, c.Background)
+		caps, err := flowsim.TierCapacities(c.Plan, c.Background)
 		if err != nil {
 			return nil, err
 		}
 		return flowsim.New(caps, opt)
 	}
-	caps, err := flowsim.WithBackground(c.Plan, flowsim.Paper, func(h fabric.Hop) float64 {
+	caps, err := flowsim.WithBackground(c.Plan, func(h fabric.Hop) float64 {
 		return c.Background[c.Plan.Links[h.Link].Tier]
 	})
 	if err != nil {
