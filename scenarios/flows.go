@@ -118,7 +118,7 @@ func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
 		return nil, err
 	}
 	f := &faults{file: filename}
-	ends := s.endpoints()
+	ends := newEndpoints(s)
 	for i, flow := range flows {
 		for _, problem := range ends.problems(flow) {
 			f.addAt(lines[i], problem.key, "%s", problem.msg)
