@@ -1,6 +1,10 @@
 package workload
 
-import "time"
+import (
+	"time"
+
+	"github.com/netkvlab/netkvlab/scenarios"
+)
 
 // Request is one prompt, with everything random about it fixed in advance, so that every policy
 // and both worlds have the same draws.
@@ -18,4 +22,16 @@ type Request struct {
 	// stream s is PathDraws[s] mod (number of equal-cost paths).
 	TieBreak  uint64
 	PathDraws []uint64
+}
+
+// FlowRequest is one explicit transfer, with its draws fixed in advance as in a Request.
+type FlowRequest struct {
+	ID       int           // position in start order, 0-based
+	Start    time.Duration // paper time since the trial's start
+	From, To string        // instance names: p0, d3, i7
+	Bytes    scenarios.Bytes
+	// Via lists the switches the path crosses, in order; empty leaves the path to PathDraws.
+	Via       []string
+	TieBreak  uint64
+	PathDraws []uint64 // one per stream, as in Request
 }
