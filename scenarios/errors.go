@@ -87,7 +87,7 @@ func (f *faults) addf(path, format string, args ...any) {
 }
 
 // addAt is addf for a place that is not a value. Lines below 0 are settings from
-// outside the file (see settings.go).
+// outside the file (see applySetting).
 func (f *faults) addAt(line int, path, format string, args ...any) {
 	if f.bad == nil {
 		f.bad = map[string]bool{}
