@@ -11,11 +11,10 @@ import (
 // Instant to a time.Duration can lose as much.
 const slack = 1e-9
 
-// Next is the instant of the next event if no further call is made: a flow's last
-// byte, or its first after a delay. It is false when there will be no event: there
-// is no flow, or none that moves. A call at a later instant may have completed
-// flows that Advance has not returned yet; then Next is the clock's instant. So
-// Advance(Next) always makes progress.
+// Next is the instant of the next event if no further call is made: a flow's last byte, or its
+// first after a delay. It is false when there will be no event: there is no flow, or none that
+// moves. A call at a later instant may have completed flows that Advance has not returned yet; then
+// Next is the clock's instant. So Advance(Next) always makes progress.
 func (n *Network) Next() (Instant, bool) {
 	if !n.returned && len(n.done) > 0 {
 		return n.clock, true
@@ -27,11 +26,10 @@ func (n *Network) Next() (Instant, bool) {
 	return n.due.entries[0].at, true
 }
 
-// Advance moves the clock and returns the flows that ended since the last
-// Advance, by instant and then by ID. The slice is valid until the next call of
-// a method that takes an instant. An instant less than a nanosecond behind
-// the clock counts as the clock's, because a caller that keeps time in whole
-// nanoseconds loses that much. Advance fails with ErrPast on an earlier one.
+// Advance moves the clock and returns the flows that ended since the last Advance, by instant and
+// then by ID. The slice is valid until the next call of a method that takes an instant. An instant
+// less than a nanosecond behind the clock counts as the clock's, because a caller that keeps time
+// in whole nanoseconds loses that much. Advance fails with ErrPast on an earlier one.
 func (n *Network) Advance(now Instant) ([]Completion, error) {
 	now, err := notPast(n.clock, now)
 	if err != nil {

@@ -32,9 +32,8 @@ type Options struct {
 type Flow struct {
 	// ID names the flow; it must not be in use by a flow that has not ended.
 	ID uint64
-	// Path are the links that the flow crosses, in any order. A link named
-	// twice is crossed twice. A flow without links is as fast as MaxRate
-	// lets it. Start copies Path and Weights.
+	// Path are the links that the flow crosses, in any order. A link named twice is crossed twice.
+	// A flow without links is as fast as MaxRate lets it. Start copies Path and Weights.
 	Path []LinkIndex
 	// Weights are the shares of the flow's rate that its links carry, one per
 	// link in Path, positive; nil means 1 each. A flow spread evenly over two uplinks

@@ -29,9 +29,8 @@ func HopOf(l LinkIndex) fabric.Hop {
 	return fabric.Hop{Link: fabric.LinkID(l / 2), Reverse: l%2 == 1}
 }
 
-// AppendPath appends the links of one path to dst. Which of
-// Plan.EqualCostPaths a flow takes is the caller's choice: its slot as hashed
-// in the packet world, or a draw fixed with the request.
+// AppendPath appends the links of one path to dst. Which of Plan.EqualCostPaths a flow takes is the
+// caller's choice: its slot as hashed in the packet world, or a draw fixed with the request.
 func AppendPath(dst []LinkIndex, path fabric.Path) []LinkIndex {
 	for _, h := range path {
 		dst = append(dst, HopLink(h))
@@ -39,11 +38,10 @@ func AppendPath(dst []LinkIndex, path fabric.Path) []LinkIndex {
 	return dst
 }
 
-// Split spreads a flow evenly over all of the paths, as a perfect load balancer
-// would with a fluid: it returns the links that any path crosses and, for each,
-// the share of the paths that cross it, which are Flow.Path and Flow.Weights.
-// The links are in the order in which the paths first name them. It returns
-// nothing for no paths.
+// Split spreads a flow evenly over all of the paths, as a perfect load balancer would with a fluid:
+// it returns the links that any path crosses and, for each, the share of the paths that cross it,
+// which are Flow.Path and Flow.Weights. The links are in the order in which the paths first name
+// them. It returns nothing for no paths.
 //
 // The flow still has one rate, limited by the fullest of its links: the
 // balancer does not move bytes from a busy path to an idle one.
@@ -100,13 +98,12 @@ const tiers = 4
 //
 //	B_t (1 - c_t) / n
 //
-// where B_t is the tier's static bandwidth, c_t the share of it that others
-// use, and n the number of transfers that p has on t at the time, this one
-// included. This is equation 4 of the notes, taken as the truth and not as an
-// estimate, and with the current n: whenever a transfer starts or ends, the rates of
-// p's other transfers on that tier are computed again. Transfers of different prefill
-// instances, or on different tiers, never meet. The cap of 16 belongs to the
-// scheduler's counter and does not apply here.
+// where B_t is the tier's static bandwidth, c_t the share of it that others use, and n the number
+// of transfers that p has on t at the time, this one included. This is equation 4 of the notes,
+// taken as the truth and not as an estimate, and with the current n: whenever a transfer starts or
+// ends, the rates of p's other transfers on that tier are computed again. Transfers of different
+// prefill instances, or on different tiers, never meet. The cap of 16 belongs to the scheduler's
+// counter and does not apply here.
 //
 // That is max-min sharing of one private link per pair of a prefill
 // instance and a tier. TierCapacities returns their capacities in bytes per

@@ -46,7 +46,9 @@ func (d *decoder) decode(f *field, n *yaml.Node, v reflect.Value, path string) {
 func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			v.Set(freshSection(v.Type()))
+			// Only workload has optional sections, and the one of its kind exists already. The others
+			// are named like their kinds: they get valid defaults here, and the checks refuse them later.
+			v.Set(f.at(reflect.ValueOf(defaults(choice{workload: f.key}).Workload)))
 		}
 		v = v.Elem()
 	}
@@ -68,21 +70,6 @@ func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) 
 			d.decode(c, n.Content[i+1], c.at(v), joinPath(path, c.key))
 		}
 	}
-}
-
-// freshSection is an optional section with its own defaults. Only the workload
-// has such sections, and the one of its kind exists already. The others get valid
-// defaults here, and the checks refuse them later.
-func freshSection(pointer reflect.Type) reflect.Value {
-	for _, kind := range workloadKinds {
-		w := reflect.ValueOf(defaults(choice{workload: kind}).Workload)
-		for i := range w.NumField() {
-			if v := w.Field(i); v.Type() == pointer && !v.IsNil() {
-				return v
-			}
-		}
-	}
-	return reflect.New(pointer.Elem())
 }
 
 // key finds the field a mapping key names, and reports it when unknown or given twice.

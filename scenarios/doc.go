@@ -1,6 +1,5 @@
-// Package scenarios is the experiment as a user writes it: the YAML format, its
-// defaults, its checks, its JSON Schema, and the library of ready files that
-// netkvlab ships.
+// Package scenarios is the experiment as a user writes it: the YAML format, its defaults, its
+// checks, its JSON Schema, and the library of ready files that netkvlab ships.
 //
 // What it promises:
 //

@@ -66,20 +66,13 @@ func (f *faults) overruled(path, other string) bool {
 
 // line is the line of path, or of the nearest section that contains it.
 func (f *faults) line(path string) int {
-	for path != "" {
-		if n := f.nodes[path]; n != nil {
-			return n.Line
-		}
-		path = parentPath(path)
+	for f.nodes[path] == nil && path != "" {
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	if n := f.nodes[""]; n != nil {
+	if n := f.nodes[path]; n != nil {
 		return n.Line
 	}
 	return 0
-}
-
-func parentPath(path string) string {
-	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
 func (f *faults) addf(path, format string, args ...any) {

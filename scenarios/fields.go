@@ -200,9 +200,8 @@ func (f *field) at(section reflect.Value) reflect.Value {
 	return section.Field(f.index)
 }
 
-// sourceComments reads the doc comments of struct fields ("Topology.Pods") and
-// types ("Topology") from Go source, each as one line. So users and programmers
-// see the same descriptions.
+// sourceComments reads the doc comments of struct fields ("Topology.Pods") and types ("Topology")
+// from Go source, each as one line. So users and programmers see the same descriptions.
 func sourceComments(source string) map[string]string {
 	comments := map[string]string{}
 	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", source, parser.ParseComments|parser.SkipObjectResolution)

@@ -21,12 +21,11 @@ import (
 // flows, has about 1 MB.
 const maxFile = 2 << 20
 
-// Load reads a scenario: ref is a path, or the name of an embedded scenario
-// (see Names). A ref without a separator or extension is a name if the library
-// has it, else a path. File names inside become absolute, and the weights in files of
-// weights replace the names of these files. Settings
-// override keys, each like "topology.pods=2" with the value in YAML; they are
-// checked like the file. All faults are reported at once, see Error.
+// Load reads a scenario: ref is a path, or the name of an embedded scenario (see Names). A ref
+// without a separator or extension is a name if the library has it, else a path. File names inside
+// become absolute, and the weights in files of weights replace the names of these files. Settings
+// override keys, each like "topology.pods=2" with the value in YAML; they are checked like the
+// file. All faults are reported at once, see Error.
 func Load(ref string, settings ...string) (*Scenario, error) {
 	data, embedded := Embedded(ref)
 	filename := ref + ".yaml" // in the current folder: an embedded scenario names the user's files

@@ -30,9 +30,8 @@ func PolicyNames() []string {
 	return names
 }
 
-// NewPolicy returns the policy that a bare name in a file gives:
-// labelled by its name, cla with the weights 1 and 1. Validate reports an unknown
-// name; cla* still needs its weights.
+// NewPolicy returns the policy that a bare name in a file gives: labelled by its name, cla with the
+// weights 1 and 1. Validate reports an unknown name; cla* still needs its weights.
 func NewPolicy(name string) Policy {
 	p := Policy{Name: name, Label: name}
 	if name == "cla" {

@@ -14,9 +14,8 @@ var (
 	numberPattern  = regexp.MustCompile(`^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
 )
 
-// scan reads the text of a scalar into v, an addressable value of the field's type. It
-// checks syntax and units, not the range. It does not accept 0 for auto, although
-// 0 means auto in Go.
+// scan reads the text of a scalar into v, an addressable value of the field's type. It checks
+// syntax and units, not the range. It does not accept 0 for auto, although 0 means auto in Go.
 func (f *field) scan(text string, v reflect.Value) error {
 	if f.auto && text == "auto" {
 		v.SetZero()

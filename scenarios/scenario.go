@@ -2,14 +2,12 @@ package scenarios
 
 import "time"
 
-// Scenario is one experiment as a user writes it: the cluster, its placement,
-// the model and engine, the workload, how KV caches travel, and which policies
-// are compared over which seeds. Load gives a Scenario with every default
-// written out; nothing downstream fills in a value of its own.
+// Scenario is one experiment as a user writes it: the cluster, its placement, the model and engine,
+// the workload, how KV caches travel, and which policies are compared over which seeds. Load gives
+// a Scenario with every default written out; nothing downstream fills in a value of its own.
 //
-// All sizes, rates and times are in paper units (the real cluster's); only
-// Scale says how they shrink on this host. Fields whose name ends in Emulated
-// are exempt.
+// All sizes, rates and times are in paper units (the real cluster's); only Scale says how they
+// shrink on this host. Fields whose name ends in Emulated are exempt.
 type Scenario struct {
 	// The lab's name; left out, it is the file's base name.
 	Name        string     `yaml:"name" pattern:"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$" patternDoc:"1..40 of a-z, 0-9 and -, starting and ending in a letter or digit"`
@@ -45,10 +43,9 @@ type Nodes struct {
 	Image string `yaml:"image,omitempty" pattern:"^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$" patternDoc:"an image's name, as in docker run"`
 }
 
-// Topology is a three-layer fat-tree: instances under top-of-rack switches,
-// racks under the pod's aggregation switches, pods under core switches.
-// Aggregation switch a of every pod connects to the same CoresPerAgg core
-// switches, so there are AggsPerPod x CoresPerAgg cores.
+// Topology is a three-layer fat-tree: instances under top-of-rack switches, racks under the pod's
+// aggregation switches, pods under core switches. Aggregation switch a of every pod connects to the
+// same CoresPerAgg core switches, so there are AggsPerPod x CoresPerAgg cores.
 type Topology struct {
 	Pods           int `yaml:"pods" range:"1..64"`           // Pods in the cluster.
 	RacksPerPod    int `yaml:"racksPerPod" range:"1..64"`    // Racks in a pod, each with one top-of-rack switch.
@@ -179,8 +176,7 @@ type DecodeEngine struct {
 	PerContextTokenNs float64 `yaml:"perContextTokenNs" range:"0..1000000000" default:"from compute"`
 }
 
-// Workload is what arrives. Exactly one of Synthetic, Trace and Flows is set,
-// as Kind says.
+// Workload is what arrives. Exactly one of Synthetic, Trace and Flows is set, as Kind says.
 type Workload struct {
 	// Which of the three sections holds: the one that is given, else synthetic.
 	Kind string `yaml:"kind" enum:"synthetic|trace|flows"`
@@ -246,7 +242,7 @@ type Flows struct {
 	File string `yaml:"file,omitempty"`
 }
 
-// Flow is one transfer. In JSON, Start is the key start_s, in seconds: see ParseFlows.
+// Flow is one transfer. In JSON, Start is the key start_s, in seconds: see ReadFlows.
 type Flow struct {
 	Start time.Duration `yaml:"start" json:"-" range:"0s..10000h"` // When it starts, from the trial's start.
 	// The sending instance by name: p0, d3, i7 (prefill, decode, idle; numbered within the role).

@@ -31,11 +31,10 @@ type schemaNode struct {
 	Default     any                    `json:"default,omitempty"`
 }
 
-// Schema is the JSON Schema of a scenario file, for editors: every key with its
-// meaning, type, range, allowed words and unit spelling, and no other key. It
-// is draft-07, which YAML language servers support best, without keywords
-// that 2020-12 reads differently. Only Parse checks the relations of several keys and
-// the ranges of quantities with units.
+// Schema is the JSON Schema of a scenario file, for editors: every key with its meaning, type,
+// range, allowed words and unit spelling, and no other key. It is draft-07, which YAML language
+// servers support best, without keywords that 2020-12 reads differently. Only Parse checks the
+// relations of several keys and the ranges of quantities with units.
 func Schema() ([]byte, error) {
 	top := root().schema(reflect.ValueOf(everyDefault()))
 	top.Schema = "http://json-schema.org/draft-07/schema#"

@@ -11,14 +11,12 @@ import (
 	"time"
 )
 
-// Bytes is a number of bytes in paper units unless the field's name says
-// "emulated". Text spells it with a unit: 5GB (10^9), 256KiB (2^10), 1448B.
-// JSON carries the plain number.
+// Bytes is a number of bytes in paper units unless the field's name says "emulated". Text spells it
+// with a unit: 5GB (10^9), 256KiB (2^10), 1448B. JSON carries the plain number.
 type Bytes int64
 
-// BitsPerSecond is a link or flow rate in bits per second. Text spells it with a
-// unit: 100Gbps, 100Gbit/s, or in bytes: 450GB/s, 3.125GBps (8 bits per byte).
-// JSON carries the plain number.
+// BitsPerSecond is a link or flow rate in bits per second. Text spells it with a unit: 100Gbps,
+// 100Gbit/s, or in bytes: 450GB/s, 3.125GBps (8 bits per byte). JSON carries the plain number.
 type BitsPerSecond int64
 
 // BytesPerSecond returns the rate in bytes per second.
@@ -52,9 +50,8 @@ var sizeUnits = []unit{
 // rateUnits are the canonical spellings, for String.
 var rateUnits = []unit{{"Tbps", tera}, {"Gbps", giga}, {"Mbps", mega}, {"kbps", kilo}, {"bps", 1}}
 
-// rateSpellings is the table of every accepted unit of a rate. Case counts,
-// because b is a bit and B a byte; only units with the whole word bit may be all lower
-// case (gbit), as tc writes them.
+// rateSpellings is the table of every accepted unit of a rate. Case counts, because b is a bit and
+// B a byte; only units with the whole word bit may be all lower case (gbit), as tc writes them.
 var rateSpellings = []struct {
 	units         []string
 	bitsPerSecond int64
@@ -205,9 +202,8 @@ func rateUnitError(num, name string) error {
 	return fmt.Errorf("unknown unit %q of a rate; write it like %s", name, aRate.example)
 }
 
-// ParseBytes reads a size: a plain decimal, at most one space, and one of B,
-// kB (or KB), MB, GB, TB (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024).
-// The result is exact and may be 0.
+// ParseBytes reads a size: a plain decimal, at most one space, and one of B, kB (or KB), MB, GB, TB
+// (powers of 1000), KiB, MiB, GiB, TiB (powers of 1024). The result is exact and may be 0.
 func ParseBytes(text string) (Bytes, error) {
 	number, name, err := aSize.split(text)
 	if err != nil {

@@ -27,7 +27,7 @@ func LoadFlows(s *scenarios.Scenario, seed uint64) ([]FlowRequest, error) {
 	}
 	out := make([]FlowRequest, len(list))
 	for i, f := range list {
-		out[i] = FlowRequest{Start: f.Start, From: f.From, To: f.To, Bytes: f.Bytes, Via: f.Via}
+		out[i] = FlowRequest{Flow: f}
 	}
 	slices.SortStableFunc(out, func(a, b FlowRequest) int { return cmp.Compare(a.Start, b.Start) })
 	for i := range out {

@@ -53,9 +53,8 @@ type TraceReport struct {
 	PrefixConflicts int
 }
 
-// Remarks describes a replayed trace for the reader of results: whether its instants were kept,
-// and which irregularities it had and how they were treated. A synthetic workload has no
-// remarks.
+// Remarks describes a replayed trace for the reader of results: whether its instants were kept, and
+// which irregularities it had and how they were treated. A synthetic workload has no remarks.
 func (r *Report) Remarks() []string {
 	t := r.Trace
 	if t == nil {
