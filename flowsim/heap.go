@@ -8,13 +8,7 @@ type entry struct {
 }
 
 func (e *entry) less(o *entry) bool {
-	if e.at.hi != o.at.hi {
-		return e.at.hi < o.at.hi
-	}
-	if e.at.lo != o.at.lo {
-		return e.at.lo < o.at.lo
-	}
-	return e.tie < o.tie
+	return e.at.Before(o.at) || e.at == o.at && e.tie < o.tie
 }
 
 // queue is a binary heap of entries that knows the position of each ref.

@@ -18,8 +18,7 @@ type Instant struct {
 // never is later than every other Instant.
 var never = Instant{hi: math.Inf(1)}
 
-// At is the Instant a duration after the start. It is exact to 1e-16 s, and
-// At(d).Duration() is d.
+// At is the Instant a duration after the start. It is exact to 1e-16 s, and At(d).Duration() is d.
 func At(d time.Duration) Instant {
 	whole, rest := d/time.Second, d%time.Second
 	return sum(float64(whole), float64(rest)/float64(time.Second))

@@ -150,28 +150,6 @@ func TestBytesAreConserved(t *testing.T) {
 	}
 }
 
-func TestLinksCarryWhatTheirFlowsMove(t *testing.T) {
-	t.Parallel()
-	for seed := range uint64(scripts) {
-		capacities, steps := randomScript(2500+seed, everything)
-		var n *flowsim.Network
-		ends := play(t, capacities, steps, func(network *flowsim.Network, _ int) { n = network })
-		want := make([]float64, len(capacities))
-		for _, f := range started(steps) {
-			moved, ok := n.Moved(f.ID, n.Clock())
-			if !ok {
-				moved = ends[f.ID].moved
-			}
-			for i, l := range f.Path {
-				want[l] += f.Weights[i] * moved
-			}
-		}
-		for l := range want {
-			require.InDelta(t, want[l], n.Carried(flowsim.LinkIndex(l), n.Clock()), tiny*want[l]+1, "script %d, link %d", seed, l)
-		}
-	}
-}
-
 func TestTwiceTheCapacityIsHalfTheTimeToTheBit(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(scripts) {

@@ -14,10 +14,6 @@ type LinkIndex int
 // with time stamps on a 1500-byte MTU: a frame of 1514 bytes carries 1448.
 const FullSegmentFraming = 1514.0 / 1448
 
-// slack is how many seconds a call may be behind the clock: rounding an
-// Instant to a time.Duration can lose as much.
-const slack = 1e-9
-
 var (
 	// ErrUnknownFlow means that there is no such flow, or that it has ended.
 	ErrUnknownFlow = errors.New("no such flow")
@@ -36,9 +32,8 @@ type Options struct {
 type Flow struct {
 	// ID names the flow; it must not be in use by a flow that has not ended.
 	ID uint64
-	// Path are the links that the flow crosses, in any order. A link named
-	// twice is crossed twice. A flow without links is as fast as MaxRate
-	// lets it. Start copies Path and Weights.
+	// Path are the links that the flow crosses, in any order. A link named twice is crossed twice.
+	// A flow without links is as fast as MaxRate lets it. Start copies Path and Weights.
 	Path []LinkIndex
 	// Weights are the shares of the flow's rate that its links carry, one per
 	// link in Path, positive; nil means 1 each. A flow spread evenly over two uplinks
@@ -67,59 +62,12 @@ type Completion struct {
 type Network struct {
 	framing float64
 	clock   Instant
-	links   []link
-	flows   []flow    // by slot
-	bound   []float64 // by slot: the most that the water-filling allows a flow; its rate when solved
-	free    []int32   // slots without a flow
-	slots   map[uint64]int32
-
-	due  queue // the next event of every flow: its first byte, or its last
-	done []Completion
-	told bool // done was returned: it is overwritten by the next completion
-
 	filling
+
+	due      queue // the next event of every flow: its first byte, or its last
+	done     []Completion
+	returned bool // Advance has returned done: the next completion overwrites it
 }
-
-// link is a directed link.
-type link struct {
-	capacity float64 // bytes of payload per second
-	carried  float64 // payload of the flows on it up to their instant since, and of those that ended
-	shares   []share // the flows on it, in the order of their IDs
-	touched  bool    // in filling.touched
-	stale    bool    // its key in filling.levels is only a lower bound
-	released bool    // the flows it held back were released since the last solve
-}
-
-// share is a flow on a link.
-type share struct {
-	slot   int32
-	weight float64
-}
-
-// flow is a flow that has started and not ended.
-type flow struct {
-	id         uint64
-	phase      phase
-	fate       fate
-	noted      bool // in filling.noted
-	bottleneck int32
-	links      []int32   // each once
-	weights    []float64 // the weight on each
-	bytes      float64
-	left       float64 // at the instant since
-	rate       float64
-	maxRate    float64
-	since      Instant
-	started    Instant
-}
-
-type phase uint8
-
-const (
-	absent  phase = iota // the slot is free
-	waiting              // for its delay to pass
-	active               // on its links
-)
 
 // New makes a network of links with these capacities in bytes of frames per second
 // (payload if Options.Framing is not set). A capacity may be 0, which stops its
@@ -131,10 +79,11 @@ func New(capacities []float64, o Options) (*Network, error) {
 	if !(o.Framing >= 1) || math.IsInf(o.Framing, 1) {
 		return nil, fmt.Errorf("framing %v: want a number of at least 1, frame bytes for each payload byte", o.Framing)
 	}
-	n := &Network{framing: o.Framing, links: make([]link, len(capacities)), slots: map[uint64]int32{}}
+	n := &Network{framing: o.Framing}
+	n.links, n.slots = make([]link, len(capacities)), map[uint64]int32{}
 	for i, c := range capacities {
 		if !(c >= 0) {
-			return nil, fmt.Errorf("capacity of link %d is %v: want bytes a second, at least 0", i, c)
+			return nil, fmt.Errorf("capacity of link %d is %v: want bytes per second, at least 0", i, c)
 		}
 		n.links[i].capacity = c / o.Framing
 	}
@@ -146,7 +95,7 @@ func New(capacities []float64, o Options) (*Network, error) {
 // returns their completions. Start fails, and starts nothing, on an ID in use, a link that
 // does not exist, numbers out of range, and with ErrPast.
 func (n *Network) Start(now Instant, f Flow) error {
-	if err := n.check(&f); err != nil {
+	if err := f.check(len(n.links)); err != nil {
 		return fmt.Errorf("start flow %d: %w", f.ID, err)
 	}
 	if err := n.moveTo(now); err != nil {
@@ -155,24 +104,32 @@ func (n *Network) Start(now Instant, f Flow) error {
 	if _, used := n.slots[f.ID]; used {
 		return fmt.Errorf("start flow %d: a flow of this ID has not ended", f.ID)
 	}
-	n.admit(&f)
+	slot := n.add(&f, n.clock)
+	n.due.room(len(n.flows))
+	if f.Delay > 0 {
+		first := At(f.Delay)
+		n.due.set(entry{at: n.clock.Add(first.hi).Add(first.lo), tie: f.ID, ref: slot})
+	} else {
+		n.activate(slot)
+	}
 	return nil
 }
 
-func (n *Network) check(f *Flow) error {
+// check refuses numbers out of range and links that a network of this many does not have.
+func (f *Flow) check(links int) error {
 	switch {
 	case !(f.Bytes >= 0) || math.IsInf(f.Bytes, 1):
 		return fmt.Errorf("%v bytes: want a finite number of at least 0", f.Bytes)
 	case !(f.MaxRate >= 0):
-		return fmt.Errorf("maximal rate %v: want bytes a second, or 0 for no bound", f.MaxRate)
+		return fmt.Errorf("maximal rate %v: want bytes per second, or 0 for no bound", f.MaxRate)
 	case f.Delay < 0:
 		return fmt.Errorf("delay %v: want at least 0", f.Delay)
 	case f.Weights != nil && len(f.Weights) != len(f.Path):
 		return fmt.Errorf("%d weights for a path of %d links: want one each, or none", len(f.Weights), len(f.Path))
 	}
 	for _, l := range f.Path {
-		if l < 0 || int(l) >= len(n.links) {
-			return fmt.Errorf("path names link %d: there are 0 to %d", l, len(n.links)-1)
+		if l < 0 || int(l) >= links {
+			return fmt.Errorf("path names link %d: there are 0 to %d", l, links-1)
 		}
 	}
 	for i, w := range f.Weights {
@@ -181,57 +138,6 @@ func (n *Network) check(f *Flow) error {
 		}
 	}
 	return nil
-}
-
-// admit gives a checked flow a slot.
-func (n *Network) admit(f *Flow) {
-	slot := n.slot()
-	n.slots[f.ID] = slot
-	x := &n.flows[slot]
-	x.id, x.phase, x.bottleneck = f.ID, waiting, -1
-	x.bytes, x.left, x.rate, x.maxRate = f.Bytes, f.Bytes, 0, f.MaxRate
-	if f.MaxRate == 0 {
-		x.maxRate = math.Inf(1)
-	}
-	x.since, x.started = n.clock, n.clock
-	x.links, x.weights = x.links[:0], x.weights[:0]
-	for i, l := range f.Path {
-		w := 1.0
-		if f.Weights != nil {
-			w = f.Weights[i]
-		}
-		x.cross(int32(l), w)
-	}
-	if f.Delay > 0 {
-		first := At(f.Delay)
-		n.due.set(entry{at: n.clock.Add(first.hi).Add(first.lo), tie: f.ID, ref: slot})
-		return
-	}
-	n.activate(slot)
-}
-
-// cross adds a link to the flow's path. Paths are short, so a scan finds a link named twice.
-func (x *flow) cross(l int32, weight float64) {
-	for i, known := range x.links {
-		if known == l {
-			x.weights[i] += weight
-			return
-		}
-	}
-	x.links, x.weights = append(x.links, l), append(x.weights, weight)
-}
-
-// slot finds a free slot or makes one.
-func (n *Network) slot() int32 {
-	if last := len(n.free) - 1; last >= 0 {
-		s := n.free[last]
-		n.free = n.free[:last]
-		return s
-	}
-	n.flows = append(n.flows, flow{})
-	n.bound = append(n.bound, 0)
-	n.due.room(len(n.flows))
-	return int32(len(n.flows) - 1)
 }
 
 // Cancel ends a flow without a completion and returns the bytes of payload that
@@ -245,9 +151,7 @@ func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
 	if !ok {
 		return 0, fmt.Errorf("cancel flow %d: %w", id, ErrUnknownFlow)
 	}
-	x := &n.flows[slot]
-	n.count(x, x.leftAt(n.clock))
-	moved = x.bytes - x.left
+	moved = n.flows[slot].movedAt(n.clock)
 	n.end(slot)
 	return moved, nil
 }
@@ -256,11 +160,11 @@ func (n *Network) Cancel(now Instant, id uint64) (moved float64, err error) {
 // New. Events that are due by now happen first. It fails on a link that does
 // not exist, on a negative or NaN capacity, and with ErrPast.
 func (n *Network) SetCapacity(now Instant, l LinkIndex, capacity float64) error {
-	if l < 0 || int(l) >= len(n.links) {
+	if !n.has(l) {
 		return fmt.Errorf("set capacity of link %d: there are 0 to %d", l, len(n.links)-1)
 	}
 	if !(capacity >= 0) {
-		return fmt.Errorf("set capacity of link %d to %v: want bytes a second, at least 0", l, capacity)
+		return fmt.Errorf("set capacity of link %d to %v: want bytes per second, at least 0", l, capacity)
 	}
 	if err := n.moveTo(now); err != nil {
 		return fmt.Errorf("set capacity of link %d: %w", l, err)
@@ -279,9 +183,6 @@ func (n *Network) SetCapacity(now Instant, l LinkIndex, capacity float64) error 
 
 // Links is the number of links.
 func (n *Network) Links() int { return len(n.links) }
-
-// Flows is the number of flows that have started and not ended at the clock's instant.
-func (n *Network) Flows() int { return len(n.slots) }
 
 // Clock is the instant of the last call that took one.
 func (n *Network) Clock() Instant { return n.clock }
@@ -311,7 +212,7 @@ func (n *Network) Moved(id uint64, at Instant) (float64, bool) {
 // LinkLoad is what a link carries at the clock's instant in bytes of frames per
 // second, the unit of its capacity; 0 for a link that does not exist.
 func (n *Network) LinkLoad(l LinkIndex) float64 {
-	if l < 0 || int(l) >= len(n.links) {
+	if !n.has(l) {
 		return 0
 	}
 	n.solve()
@@ -322,25 +223,9 @@ func (n *Network) LinkLoad(l LinkIndex) float64 {
 	return load * n.framing
 }
 
-// Carried is how many bytes of frames a link has carried from the start to an
-// instant between the clock's and that of Next, as a switch's counter would
-// show them; 0 for a link that does not exist.
-func (n *Network) Carried(l LinkIndex, at Instant) float64 {
-	if l < 0 || int(l) >= len(n.links) {
-		return 0
-	}
-	n.solve()
-	total := n.links[l].carried
-	for _, s := range n.links[l].shares {
-		x := &n.flows[s.slot]
-		total += float64(s.weight * (x.left - x.leftAt(at)))
-	}
-	return total * n.framing
-}
-
 // Capacity is a link's capacity in bytes of frames per second; 0 for a link that does not exist.
 func (n *Network) Capacity(l LinkIndex) float64 {
-	if l < 0 || int(l) >= len(n.links) {
+	if !n.has(l) {
 		return 0
 	}
 	return n.links[l].capacity * n.framing

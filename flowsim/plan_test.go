@@ -41,22 +41,12 @@ func TestALoneFlowMovesAtItsTiersRate(t *testing.T) {
 	for tier := 2; tier <= 3; tier++ {
 		src, dst := pairOf(t, p, tier)
 		for _, path := range p.EqualCostPaths(src, dst) {
-			n := mustNetwork(t, flowsim.Capacities(p, flowsim.Paper)...)
+			n := mustNetwork(t, flowsim.Capacities(p)...)
 			mustStart(t, n, 0, 1, 1e9, flowsim.AppendPath(nil, path)...)
 			rate, _ := n.Rate(1)
 			assert.Equal(t, bandwidth[tier].BytesPerSecond(), rate, "tier %d", tier)
 		}
 	}
-}
-
-func TestEmulatedRatesAndBytesGiveTheScaledTime(t *testing.T) {
-	t.Parallel()
-	p := mustPlan(t, fabrictest.Paper64())
-	src, dst := pairOf(t, p, 3)
-	path := flowsim.AppendPath(nil, p.EqualCostPaths(src, dst)[1])
-	n := mustNetwork(t, flowsim.Capacities(p, flowsim.Emulated)...)
-	mustStart(t, n, 0, 1, 3.125e9/400, path...)
-	assert.Equal(t, map[uint64]time.Duration{1: 2 * time.Second}, ends(t, n))
 }
 
 func TestDirectionsOfALinkAreApart(t *testing.T) {
@@ -69,7 +59,7 @@ func TestDirectionsOfALinkAreApart(t *testing.T) {
 		}
 	}
 	src, dst := pairOf(t, p, 3)
-	n := mustNetwork(t, flowsim.Capacities(p, flowsim.Paper)...)
+	n := mustNetwork(t, flowsim.Capacities(p)...)
 	mustStart(t, n, 0, 1, 3.125e9, flowsim.AppendPath(nil, p.EqualCostPaths(src, dst)[0])...)
 	mustStart(t, n, 0, 2, 3.125e9, flowsim.AppendPath(nil, p.EqualCostPaths(dst, src)[0])...)
 	assert.Equal(t, map[uint64]time.Duration{1: time.Second, 2: time.Second}, ends(t, n))
@@ -86,7 +76,7 @@ func TestASplitFlowUsesAllPathsEvenly(t *testing.T) {
 		byWeight[w]++
 	}
 	assert.Equal(t, map[float64]int{1: 2, 0.5: 4, 0.25: 8}, byWeight)
-	n := mustNetwork(t, flowsim.Capacities(p, flowsim.Paper)...)
+	n := mustNetwork(t, flowsim.Capacities(p)...)
 	require.NoError(t, n.Start(flowsim.Instant{}, flowsim.Flow{ID: 1, Path: links, Weights: weights, Bytes: 12.5e9}))
 	assert.Equal(t, map[uint64]time.Duration{1: time.Second}, ends(t, n), "four times 25 Gbps are the NIC's 100")
 	links, _ = flowsim.Split(nil)
@@ -104,22 +94,22 @@ func TestBackgroundIsLessCapacity(t *testing.T) {
 			return 0
 		}
 	}
-	c, err := flowsim.WithBackground(p, flowsim.Paper, above(0.2))
+	c, err := flowsim.WithBackground(p, above(0.2))
 	require.NoError(t, err)
-	for i, rate := range flowsim.Capacities(p, flowsim.Paper) {
+	for i, rate := range flowsim.Capacities(p) {
 		if p.Links[flowsim.HopOf(flowsim.LinkIndex(i)).Link].Tier >= 2 {
 			rate *= 0.8
 		}
 		assert.Equal(t, rate, c[i])
 	}
-	_, err = flowsim.WithBackground(p, flowsim.Paper, above(1.5))
+	_, err = flowsim.WithBackground(p, above(1.5))
 	require.ErrorContains(t, err, "tor0-0>agg0-0")
 }
 
 func TestTheTierModelSharesPerPrefillAndTier(t *testing.T) {
 	t.Parallel()
 	p := mustPlan(t, fabrictest.Paper64())
-	c, err := flowsim.TierCapacities(p, flowsim.Paper, [4]float64{0, 0, 0, 0.2})
+	c, err := flowsim.TierCapacities(p, [4]float64{0, 0, 0, 0.2})
 	require.NoError(t, err)
 	require.Len(t, c, 4*len(p.Prefill))
 	n := mustNetwork(t, c...)
@@ -131,9 +121,6 @@ func TestTheTierModelSharesPerPrefillAndTier(t *testing.T) {
 		1: 1500 * time.Millisecond, 2: time.Second, 3: time.Second, 4: 2 * time.Second,
 	}, ends(t, n))
 
-	slow, err := flowsim.TierCapacities(p, flowsim.Emulated, [4]float64{})
-	require.NoError(t, err)
-	assert.Equal(t, 3.125e9/800, slow[flowsim.TierLink(7, 3)])
-	_, err = flowsim.TierCapacities(p, flowsim.Paper, [4]float64{2: -1})
+	_, err = flowsim.TierCapacities(p, [4]float64{2: -1})
 	require.ErrorContains(t, err, "tier 2")
 }

@@ -1,6 +1,9 @@
 package flowsim
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Water-filling raises all rates together from 0; when a link is full, at that
 // link's level, the flows on it stop there and the others rise further. An event needs
@@ -24,8 +27,9 @@ import "math"
 // Rates are always computed from capacities, so the differences do not add up.
 const same = 1e-13
 
-// filling is the state of the water-filling.
+// filling is the table with the state of the water-filling.
 type filling struct {
+	table
 	touched  []int32 // links whose level is to be computed
 	levels   queue   // links by the level at which they fill; a lower bound of it for stale ones
 	level    float64 // the level that is decided; 0 between solves
@@ -42,93 +46,129 @@ const (
 	decided             // it has its new rate
 )
 
+// join puts a flow on its links.
+func (f *filling) join(slot int32) {
+	x := &f.flows[slot]
+	for i, l := range x.links {
+		f.insert(&f.links[l], share{slot: slot, weight: x.weights[i]})
+	}
+	f.unbind(slot)
+}
+
+// insert adds a share in the order of IDs. New flows mostly have the highest.
+func (f *filling) insert(k *link, s share) {
+	k.shares = append(k.shares, s)
+	i := len(k.shares) - 1
+	for id := f.flows[s.slot].id; i > 0 && f.flows[k.shares[i-1].slot].id > id; i-- {
+		k.shares[i] = k.shares[i-1]
+	}
+	k.shares[i] = s
+}
+
+// leave takes a flow off its links and frees its slot.
+func (f *filling) leave(slot int32) {
+	x := &f.flows[slot]
+	if x.phase == active {
+		for _, l := range x.links {
+			k := &f.links[l]
+			i := slices.IndexFunc(k.shares, func(s share) bool { return s.slot == slot })
+			k.shares = slices.Delete(k.shares, i, i+1)
+			f.release(l)
+		}
+	}
+	delete(f.slots, x.id)
+	x.phase = absent
+	f.free = append(f.free, slot)
+}
+
 // touch makes the filling compute a link's level before it decides the next one.
-func (n *Network) touch(l int32) {
-	if k := &n.links[l]; !k.touched {
+func (f *filling) touch(l int32) {
+	if k := &f.links[l]; !k.touched {
 		k.touched = true
-		n.touched = append(n.touched, l)
+		f.touched = append(f.touched, l)
 	}
 }
 
 // release lets the flows that this link held back rise.
-func (n *Network) release(l int32) {
-	k := &n.links[l]
+func (f *filling) release(l int32) {
+	k := &f.links[l]
 	if k.released {
 		return
 	}
 	k.released = true
-	n.released = append(n.released, l)
+	f.released = append(f.released, l)
 	for _, s := range k.shares {
-		if x := &n.flows[s.slot]; x.bottleneck == l && x.fate == kept {
-			n.unbind(s.slot)
+		if x := &f.flows[s.slot]; x.bottleneck == l && x.fate == kept {
+			f.unbind(s.slot)
 		}
 	}
 }
 
 // unbind lets a flow rise up to its MaxRate.
-func (n *Network) unbind(slot int32) {
-	x := &n.flows[slot]
+func (f *filling) unbind(slot int32) {
+	x := &f.flows[slot]
 	x.fate = unbound
-	n.bound[slot] = x.maxRate
-	n.note(slot)
+	f.bound[slot] = x.maxRate
+	f.note(slot)
 	for _, l := range x.links {
-		n.touch(l)
+		f.touch(l)
 	}
 }
 
-func (n *Network) note(slot int32) {
-	if x := &n.flows[slot]; !x.noted {
+func (f *filling) note(slot int32) {
+	if x := &f.flows[slot]; !x.noted {
 		x.noted = true
-		n.noted = append(n.noted, slot)
+		f.noted = append(f.noted, slot)
 	}
 }
 
-// solve brings all rates up to date with what happened at the clock's instant.
-func (n *Network) solve() {
-	if len(n.touched) == 0 && len(n.noted) == 0 && len(n.released) == 0 {
-		return
-	}
+// settled reports whether nothing has happened since the last solve.
+func (f *filling) settled() bool {
+	return len(f.touched) == 0 && len(f.noted) == 0 && len(f.released) == 0
+}
+
+// fill computes the new rates in bound, of the noted flows at most.
+func (f *filling) fill() {
 	for {
-		for _, l := range n.touched {
-			n.links[l].touched = false
-			n.rank(l)
+		for _, l := range f.touched {
+			f.links[l].touched = false
+			f.rank(l)
 		}
-		n.touched = n.touched[:0]
-		if len(n.levels.entries) == 0 {
+		f.touched = f.touched[:0]
+		if len(f.levels.entries) == 0 {
 			break
 		}
-		lowest := n.levels.entries[0]
-		if n.links[lowest.ref].stale {
-			n.rank(lowest.ref)
+		lowest := f.levels.entries[0]
+		if f.links[lowest.ref].stale {
+			f.rank(lowest.ref)
 			continue
 		}
-		n.levels.drop(lowest.ref)
-		n.level = lowest.at.hi
-		n.fix(lowest.ref)
+		f.levels.drop(lowest.ref)
+		f.level = lowest.at.hi
+		f.fix(lowest.ref)
 	}
-	n.level = 0
-	n.settle()
+	f.level = 0
 }
 
 // rank puts a link into the queue by its level.
-func (n *Network) rank(l int32) {
-	k := &n.links[l]
+func (f *filling) rank(l int32) {
+	k := &f.links[l]
 	k.stale = false
-	level := n.fills(k)
+	level := f.fills(k)
 	if math.IsInf(level, 1) {
-		n.levels.drop(l)
+		f.levels.drop(l)
 		return
 	}
 	// Rounding may put it slightly below the level that is decided already.
-	n.levels.set(entry{at: Instant{hi: max(level, n.level)}, tie: uint64(l), ref: l})
+	f.levels.set(entry{at: Instant{hi: max(level, f.level)}, tie: uint64(l), ref: l})
 }
 
 // fills is the level at which a link is full, +Inf if it never is.
-func (n *Network) fills(k *link) float64 {
+func (f *filling) fills(k *link) float64 {
 	total := 0.0
 	for i := range k.shares {
 		s := &k.shares[i]
-		total += float64(s.weight * n.bound[s.slot])
+		total += float64(s.weight * f.bound[s.slot])
 	}
 	if total <= k.capacity*(1+same) {
 		return math.Inf(1)
@@ -138,7 +178,7 @@ func (n *Network) fills(k *link) float64 {
 		rest, weight, count := k.capacity, 0.0, 0
 		for i := range k.shares {
 			s := &k.shares[i]
-			if b := n.bound[s.slot]; b < level {
+			if b := f.bound[s.slot]; b < level {
 				rest -= float64(s.weight * b)
 				count++
 			} else {
@@ -156,75 +196,48 @@ func (n *Network) fills(k *link) float64 {
 }
 
 // fix stops the flows that reach a full link's level.
-func (n *Network) fix(l int32) {
-	k := &n.links[l]
+func (f *filling) fix(l int32) {
+	k := &f.links[l]
 	for i := range k.shares {
 		slot := k.shares[i].slot
-		if n.bound[slot] < n.level || n.flows[slot].fate == decided {
+		if f.bound[slot] < f.level || f.flows[slot].fate == decided {
 			continue
 		}
-		n.decide(slot, l)
+		f.decide(slot, l)
 	}
 }
 
 // decide gives a flow the level of the link that stops it.
-func (n *Network) decide(slot, bottleneck int32) {
-	x := &n.flows[slot]
-	rate := n.level
+func (f *filling) decide(slot, bottleneck int32) {
+	x := &f.flows[slot]
+	rate := f.level
 	if math.Abs(rate-x.rate) <= same*rate {
 		rate = x.rate
 	}
 	x.fate, x.bottleneck = decided, bottleneck
-	n.bound[slot] = rate
-	n.note(slot)
+	f.bound[slot] = rate
+	f.note(slot)
 	for _, l := range x.links {
-		n.links[l].stale = true // the flow takes less of it than was assumed
+		f.links[l].stale = true // the flow takes less of it than was assumed
 	}
 	if rate < x.rate {
 		for _, l := range x.links {
-			n.release(l)
+			f.release(l)
 		}
 	}
 }
 
-// settle puts the new rates in force and forgets the filling.
-func (n *Network) settle() {
-	for _, slot := range n.noted {
-		x := &n.flows[slot]
-		x.noted = false
-		if x.phase == active {
-			if x.fate == unbound {
-				x.bottleneck = -1 // nothing stops it but MaxRate
-			}
-			if n.bound[slot] != x.rate {
-				n.setRate(slot, n.bound[slot])
-			}
+// reset forgets the filling once the new rates are in force.
+func (f *filling) reset() {
+	for _, slot := range f.noted {
+		x := &f.flows[slot]
+		if x.phase == active && x.fate == unbound {
+			x.bottleneck = -1 // nothing stops it but MaxRate
 		}
-		x.fate = kept
+		x.noted, x.fate = false, kept
 	}
-	for _, l := range n.released {
-		n.links[l].released = false
+	for _, l := range f.released {
+		f.links[l].released = false
 	}
-	n.noted, n.released = n.noted[:0], n.released[:0]
-}
-
-// setRate changes a flow's rate at the clock's instant and with it the instant
-// of its end. A flow whose missing bytes are no more than a rounding error ends at once:
-// it must not wait for ever on a link whose capacity becomes 0 as its last byte arrives.
-func (n *Network) setRate(slot int32, rate float64) {
-	x := &n.flows[slot]
-	n.count(x, x.leftAt(n.clock))
-	x.since, x.rate = n.clock, rate
-	switch {
-	case x.left <= same*x.bytes || math.IsInf(rate, 1):
-		n.due.set(entry{at: n.clock, tie: x.id, ref: slot})
-	case rate == 0:
-		n.due.drop(slot)
-	default:
-		if lasts := x.left / rate; math.IsInf(lasts, 1) {
-			n.due.drop(slot)
-		} else {
-			n.due.set(entry{at: n.clock.Add(lasts), tie: x.id, ref: slot})
-		}
-	}
+	f.noted, f.released = f.noted[:0], f.released[:0]
 }

@@ -6,6 +6,10 @@ const (
 	WorkloadTrace     = "trace"
 	WorkloadFlows     = "flows"
 
+	RolePrefill = "prefill"
+	RoleDecode  = "decode"
+	RoleIdle    = "idle"
+
 	PathsRandom = "random"
 	PathsSticky = "sticky"
 	PathsFresh  = "fresh"
@@ -20,6 +24,9 @@ const (
 	QueueingFIFO = "fifo"
 	QueueingFair = "fair"
 
+	PriorityTransfers  = "transfers"
+	PriorityBackground = "background"
+
 	CongestionDCTCP = "dctcp"
 
 	SeparationDSCP = "dscp"
@@ -30,3 +37,5 @@ const (
 	RuntimeProcess = "process"
 	RuntimeDocker  = "docker"
 )
+
+var workloadKinds = []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows}

@@ -1,16 +1,8 @@
 package scenarios
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
-)
-
-// The roles of an instance in Placement.
-const (
-	RolePrefill = "prefill"
-	RoleDecode  = "decode"
-	RoleIdle    = "idle"
 )
 
 // InstancesPerServer is how many instances of tp GPUs a server holds; 0 for a
@@ -33,17 +25,6 @@ func (t Topology) Instances(tp int) int { return t.Pods * t.InstancesPerPod(tp) 
 
 // GPUs is how many GPUs the cluster holds.
 func (t Topology) GPUs() int { return t.Pods * t.RacksPerPod * t.ServersPerRack * t.GPUsPerServer }
-
-// RackNICRate is the sum of the NIC rates in a rack, idle instances included:
-// what Oversubscription.Rack counts from.
-func (t Topology) RackNICRate(tp int) BitsPerSecond {
-	return BitsPerSecond(t.InstancesPerRack(tp)*t.NICsPerInstance) * t.NICRate
-}
-
-// PodNICRate is the sum of the NIC rates in a pod: what Oversubscription.Pod counts from.
-func (t Topology) PodNICRate(tp int) BitsPerSecond {
-	return BitsPerSecond(t.RacksPerPod) * t.RackNICRate(tp)
-}
 
 // Instances is the number of instances of the cluster.
 func (s *Scenario) Instances() int { return s.Topology.Instances(s.Model.TensorParallel) }
@@ -75,16 +56,8 @@ func (s *Scenario) Roles() []string {
 // instancesPerUnit is how many instances one step of the pattern covers, at least 1.
 func (s *Scenario) instancesPerUnit() int {
 	t, tp := s.Topology, s.Model.TensorParallel
-	switch s.Placement.Unit {
-	case "server":
-		return max(1, t.InstancesPerServer(tp))
-	case "rack":
-		return max(1, t.InstancesPerRack(tp))
-	case "pod":
-		return max(1, t.InstancesPerPod(tp))
-	default:
-		return 1
-	}
+	perUnit := map[string]int{"server": t.InstancesPerServer(tp), "rack": t.InstancesPerRack(tp), "pod": t.InstancesPerPod(tp)}
+	return max(1, perUnit[s.Placement.Unit])
 }
 
 // InstanceNames gives every instance's name in pod, rack, server order: p0, p1,
@@ -98,5 +71,3 @@ func (s *Scenario) InstanceNames() []string {
 	}
 	return names
 }
-
-func indexPath(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -24,9 +25,7 @@ type decoder struct {
 // decode reads n into v, a value of the field's type.
 func (d *decoder) decode(f *field, n *yaml.Node, v reflect.Value, path string) {
 	line := n.Line
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
-		n = n.Alias
-	}
+	n = target(n)
 	if d.left--; d.left < 0 {
 		if d.left == -1 {
 			d.addAt(line, path, "more than %d values, counting those repeated by aliases", maxValues)
@@ -47,7 +46,9 @@ func (d *decoder) decode(f *field, n *yaml.Node, v reflect.Value, path string) {
 func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
-			v.Set(freshSection(v.Type()))
+			// Only workload has optional sections, and the one of its kind exists already. The others
+			// are named like their kinds: they get valid defaults here, and the checks refuse them later.
+			v.Set(f.at(reflect.ValueOf(defaults(choice{workload: f.key}).Workload)))
 		}
 		v = v.Elem()
 	}
@@ -65,53 +66,32 @@ func (d *decoder) section(f *field, n *yaml.Node, v reflect.Value, path string) 
 	}
 	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i], n.Content[i+1]
-		c := d.key(f, key, seen, path)
-		if c != nil {
-			d.decode(c, value, c.at(v), joinPath(path, c.key))
+		if c := d.key(f, n.Content[i], seen, path); c != nil {
+			d.decode(c, n.Content[i+1], c.at(v), joinPath(path, c.key))
 		}
 	}
-}
-
-// freshSection is an optional section with its own defaults. Only the workload
-// has such sections, and the one of its kind exists already. The others get valid
-// defaults here, and the checks refuse them later.
-func freshSection(pointer reflect.Type) reflect.Value {
-	for _, kind := range []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows} {
-		w := reflect.ValueOf(defaults(choice{workload: kind}).Workload)
-		for i := range w.NumField() {
-			if v := w.Field(i); v.Type() == pointer && !v.IsNil() {
-				return v
-			}
-		}
-	}
-	return reflect.New(pointer.Elem())
 }
 
 // key finds the field a mapping key names, and reports it when unknown or given twice.
 func (d *decoder) key(f *field, key *yaml.Node, seen map[string]int, path string) *field {
-	if key.Kind == yaml.AliasNode && key.Alias != nil {
-		key = &yaml.Node{Kind: key.Alias.Kind, Value: key.Alias.Value, Line: key.Line}
-	}
+	line := key.Line
+	key = target(key)
+	c := f.child(key.Value)
+	first, twice := seen[key.Value]
 	switch {
 	case key.Kind != yaml.ScalarNode:
-		d.addAt(key.Line, path, "a key must be a plain word, got %s", describe(key))
-		return nil
+		d.addAt(line, path, "a key must be a plain word, got %s", describe(key))
 	case key.Value == "<<":
-		d.addAt(key.Line, path, "merge keys (<<) are not read; write the keys out")
-		return nil
+		d.addAt(line, path, "merge keys (<<) are not read; write the keys out")
+	case c == nil:
+		d.addAt(line, path, "%s", notOneOf("unknown key", key.Value, f.keys()))
+	case twice:
+		d.addAt(line, joinPath(path, key.Value), "given twice, first on line %d; keep one", first)
+	default:
+		seen[key.Value] = line
+		return c
 	}
-	c := f.child(key.Value)
-	if c == nil {
-		d.addAt(key.Line, path, "%s", notOneOf("unknown key", key.Value, f.keys()))
-		return nil
-	}
-	if first, twice := seen[key.Value]; twice {
-		d.addAt(key.Line, joinPath(path, key.Value), "given twice, first on line %d; keep one", first)
-		return nil
-	}
-	seen[key.Value] = key.Line
-	return c
+	return nil
 }
 
 func (d *decoder) list(f *field, n *yaml.Node, v reflect.Value, path string) {
@@ -129,40 +109,29 @@ func (d *decoder) list(f *field, n *yaml.Node, v reflect.Value, path string) {
 	}
 	list := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
-		d.decode(f.elem, item, list.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		d.decode(f.elem, item, list.Index(i), indexPath(path, i))
 	}
 	v.Set(list)
 }
 
 func (d *decoder) scalar(f *field, n *yaml.Node, v reflect.Value, path string) {
-	switch {
+	tag, text := n.ShortTag(), clip(n.Value)
+	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+	switch bad := unprintable(n.Value); {
 	case isNull(n):
 		d.addf(path, "has no value; give a %s or leave the key out", f.noun())
-		return
 	case n.Kind != yaml.ScalarNode:
 		d.addf(path, "must be a %s, got %s", f.noun(), describe(n))
-		return
-	}
-	tag := n.ShortTag()
-	if f.kind == kindText && tag != "!!str" {
-		d.addf(path, "must be a text, but YAML reads %s as %s; quote it: %s", clip(n.Value), tagNoun(tag), strconv.Quote(clip(n.Value)))
-		return
-	}
-	quoted := n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
-	switch f.kind {
-	case kindText:
-		if bad := unprintable(n.Value); bad != "" {
-			d.addf(path, "holds the character %s, which a text may not", bad)
-			return
+	case f.kind == kindText && tag != "!!str":
+		d.addf(path, "must be a text, but YAML reads %s as %s; quote it: %q", text, tagNoun(tag), text)
+	case f.kind == kindText && bad != "":
+		d.addf(path, "holds the character %s, which a text may not", bad)
+	case quoted && kinds[f.kind].json != "string":
+		d.addf(path, "must be a %s, got the quoted text %q; drop the quotes", f.noun(), text)
+	default:
+		if err := f.scan(n.Value, v); err != nil {
+			d.addf(path, "%v, got %s", err, text)
 		}
-	case kindInteger, kindSeed, kindNumber, kindFlag:
-		if quoted {
-			d.addf(path, "must be a %s, got the quoted text %q; drop the quotes", f.noun(), clip(n.Value))
-			return
-		}
-	}
-	if err := f.scan(n.Value, v); err != nil {
-		d.addf(path, "%v, got %s", err, clip(n.Value))
 	}
 }
 
@@ -177,6 +146,14 @@ func unprintable(text string) string {
 	return ""
 }
 
+// target is the node that an alias stands for, else the node itself.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode && n.Alias != nil {
+		return n.Alias
+	}
+	return n
+}
+
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
 func joinPath(path, key string) string {
@@ -186,29 +163,17 @@ func joinPath(path, key string) string {
 	return path + "." + key
 }
 
+func indexPath(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
 // describe says what a node is, for messages.
 func describe(n *yaml.Node) string {
-	switch n.Kind {
-	case yaml.MappingNode:
-		return "a mapping"
-	case yaml.SequenceNode:
-		return "a list"
-	case yaml.ScalarNode:
-		return fmt.Sprintf("%q", clip(n.Value))
-	default:
-		return "nothing"
+	if n.Kind == yaml.ScalarNode {
+		return strconv.Quote(clip(n.Value))
 	}
+	return cmp.Or(map[yaml.Kind]string{yaml.MappingNode: "a mapping", yaml.SequenceNode: "a list"}[n.Kind], "nothing")
 }
 
 func tagNoun(tag string) string {
-	switch tag {
-	case "!!int", "!!float":
-		return "a number"
-	case "!!bool":
-		return "true or false"
-	case "!!timestamp":
-		return "a date"
-	default:
-		return "something else (" + clip(tag) + ")"
-	}
+	nouns := map[string]string{"!!int": "a number", "!!float": "a number", "!!bool": "true or false", "!!timestamp": "a date"}
+	return cmp.Or(nouns[tag], "something else ("+clip(tag)+")")
 }

@@ -2,7 +2,9 @@ package scenarios
 
 import (
 	"cmp"
+	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,9 +24,9 @@ func defaults(c choice) *Scenario {
 	s := &Scenario{
 		Topology:  defaultTopology(),
 		Placement: Placement{Unit: "rack", Pattern: []string{RolePrefill, RoleDecode}},
-		Model:     modelPreset(known(c.model, ModelNames())),
-		Engine:    enginePreset(known(c.engine, EngineNames())),
-		Workload:  Workload{Kind: known(c.workload, []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows}), Tenants: 1},
+		Model:     modelPreset(known(c.model, modelNames())),
+		Engine:    enginePreset(known(c.engine, engineNames())),
+		Workload:  Workload{Kind: known(c.workload, workloadKinds), Tenants: 1},
 		Transfer: Transfer{
 			Chunk: 64 * kibi, Mode: ModePush, Overlap: OverlapNone, OverlapChunk: 2048, DSCP: 10,
 			CongestionControl: "cubic", Paths: PathsRandom, Timeout: 2 * time.Minute, Retries: 2,
@@ -45,7 +47,7 @@ func defaults(c choice) *Scenario {
 		s.Workload.Flows = &Flows{}
 		s.Placement, s.Policies = Placement{}, nil
 	default:
-		synthetic := profile(known(c.profile, ProfileNames()))
+		synthetic := profile(known(c.profile, profileNames()))
 		s.Workload.Synthetic = &synthetic
 	}
 	return s
@@ -65,78 +67,90 @@ func defaultTopology() Topology {
 	}
 }
 
-// derive fills in what follows from other keys, once the file is read; rates
-// follow when the topology is known to be sound (rates.go).
-func (s *Scenario) derive(f *faults) {
-	s.derivePlacement(f)
-	s.deriveModel(f)
-	s.deriveWorkload(f)
-	if !f.given("transfer.streams") {
-		s.Transfer.Streams = s.Model.TensorParallel
-	}
-	s.derivePolicies(f)
+// deriver fills in what follows from other keys, once the file is read.
+type deriver struct {
+	*Scenario
+	*faults
 }
 
-// derivePlacement: lists replace the default pattern, and a pattern replaces the lists;
+// derive fills in all but the name and the rates, which follow when the topology is known to be sound.
+func (d deriver) derive() {
+	d.placement()
+	d.model()
+	d.burstiness()
+	if !d.given("transfer.streams") {
+		d.Transfer.Streams = d.Model.TensorParallel
+	}
+	d.policies()
+}
+
+// name takes the file's base name where a file gives no name.
+func (d deriver) name() {
+	if d.given("name") {
+		return
+	}
+	base := filepath.Base(d.file)
+	d.Name = strings.TrimSuffix(base, filepath.Ext(base))
+	if name := root().child("name"); !name.pattern.MatchString(d.Name) {
+		d.addf("name", "is missing, and the file's name %q is none; give %s", clip(d.Name), name.patternDoc)
+	}
+}
+
+// placement: lists replace the default pattern, and a pattern replaces the lists;
 // a file that gives both contradicts itself.
-func (s *Scenario) derivePlacement(f *faults) {
-	listed := f.given("placement.prefill") || f.given("placement.decode")
-	patterned := f.given("placement.unit") || f.given("placement.pattern")
+func (d deriver) placement() {
+	listed := d.given("placement.prefill") || d.given("placement.decode")
+	patterned := d.given("placement.unit") || d.given("placement.pattern")
 	switch {
 	case listed && patterned:
-		f.addf("placement", "gives both unit or pattern and lists of instances; keep one of the two ways")
+		d.addf("placement", "gives both unit or pattern and lists of instances; keep one of the two ways")
 	case listed:
-		s.Placement.Unit, s.Placement.Pattern = "", nil
-	case patterned && s.Workload.Kind == WorkloadFlows:
-		s.Placement.Unit = cmp.Or(s.Placement.Unit, "rack")
-		if s.Placement.Pattern == nil {
-			s.Placement.Pattern = []string{RolePrefill, RoleDecode}
+		d.Placement.Unit, d.Placement.Pattern = "", nil
+	case patterned && d.Workload.Kind == WorkloadFlows:
+		d.Placement.Unit = cmp.Or(d.Placement.Unit, "rack")
+		if d.Placement.Pattern == nil {
+			d.Placement.Pattern = []string{RolePrefill, RoleDecode}
 		}
 	}
 }
 
-func (s *Scenario) deriveModel(f *faults) {
-	m := &s.Model
-	if f.given("model.latentDim") && m.LatentDim > 0 && !f.given("model.kvHeads") && !f.given("model.headDim") {
+func (d deriver) model() {
+	m := &d.Model
+	if d.given("model.latentDim") && m.LatentDim > 0 && !d.given("model.kvHeads") && !d.given("model.headDim") {
 		m.KVHeads, m.HeadDim = 0, 0 // a latent vector replaces the preset's heads
 	}
-	if (f.given("model.kvHeads") || f.given("model.headDim")) && m.KVHeads > 0 && !f.given("model.latentDim") {
+	if (d.given("model.kvHeads") || d.given("model.headDim")) && m.KVHeads > 0 && !d.given("model.latentDim") {
 		m.LatentDim = 0
 	}
 	const bytes, dtype = "model.bytesPerElement", "model.kvDtype"
 	switch {
-	case !f.given(bytes) || f.overruled(bytes, dtype):
+	case !d.given(bytes) || d.overruled(bytes, dtype):
 		m.BytesPerElement = cmp.Or(bytesOf(m.KVDtype), 2)
-	case !f.given(dtype) || f.overruled(dtype, bytes):
+	case !d.given(dtype) || d.overruled(dtype, bytes):
 		m.KVDtype = dtypeOf(m.BytesPerElement)
 	}
 }
 
-func (s *Scenario) deriveWorkload(f *faults) {
-	syn := s.Workload.Synthetic
-	if syn == nil || f.given("workload.synthetic.burstiness") {
-		return
-	}
-	if syn.Arrivals == "bursty" {
+func (d deriver) burstiness() {
+	syn := d.Workload.Synthetic
+	if syn != nil && syn.Arrivals == "bursty" && !d.given("workload.synthetic.burstiness") {
 		syn.Burstiness = 4
 	}
 }
 
 // derivePolicies gives each policy the defaults of its bare name.
-func (s *Scenario) derivePolicies(f *faults) {
-	for i := range s.Policies {
-		p, path := &s.Policies[i], indexPath("policies", i)
+func (d deriver) policies() {
+	for i := range d.Policies {
+		p, path := &d.Policies[i], indexPath("policies", i)
 		bare := NewPolicy(p.Name)
-		if !f.given(path + ".label") {
+		if !d.given(path + ".label") {
 			p.Label = bare.Label
 		}
-		if p.Weights != "" {
-			continue // the weights are in the file
-		}
-		if !f.given(path + ".cacheWeight") {
+		weights := p.Weights == "" // else they are in the file
+		if weights && !d.given(path+".cacheWeight") {
 			p.CacheWeight = bare.CacheWeight
 		}
-		if !f.given(path + ".loadWeight") {
+		if weights && !d.given(path+".loadWeight") {
 			p.LoadWeight = bare.LoadWeight
 		}
 	}

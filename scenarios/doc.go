@@ -1,6 +1,5 @@
-// Package scenarios is the experiment as a user writes it: the YAML format, its
-// defaults, its checks, its JSON Schema, and the library of ready files that
-// netkvlab ships.
+// Package scenarios is the experiment as a user writes it: the YAML format, its defaults, its
+// checks, its JSON Schema, and the library of ready files that netkvlab ships.
 //
 // What it promises:
 //
@@ -17,7 +16,7 @@
 // A key's type, range, allowed values and meaning are defined once, on the fields
 // of Scenario: as Go types, as the tags range, enum, pattern, items, auto, unit
 // and bare, and as doc comments. The decoder (decode.go), the checks
-// (check.go), Schema and the reference page all use these (fields.go).
+// (validate.go), Schema and the reference page all use these (fields.go).
 //
 // Start reading at Scenario, then defaults.go and presets.go for what a file
 // may leave out, and validate.go for what must fit together.

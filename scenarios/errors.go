@@ -66,20 +66,13 @@ func (f *faults) overruled(path, other string) bool {
 
 // line is the line of path, or of the nearest section that contains it.
 func (f *faults) line(path string) int {
-	for path != "" {
-		if n := f.nodes[path]; n != nil {
-			return n.Line
-		}
-		path = parentPath(path)
+	for f.nodes[path] == nil && path != "" {
+		path = path[:max(0, strings.LastIndexAny(path, ".["))]
 	}
-	if n := f.nodes[""]; n != nil {
+	if n := f.nodes[path]; n != nil {
 		return n.Line
 	}
 	return 0
-}
-
-func parentPath(path string) string {
-	return path[:max(0, strings.LastIndexAny(path, ".["))]
 }
 
 func (f *faults) addf(path, format string, args ...any) {
@@ -87,7 +80,7 @@ func (f *faults) addf(path, format string, args ...any) {
 }
 
 // addAt is addf for a place that is not a value. Lines below 0 are settings from
-// outside the file (see settings.go).
+// outside the file (see applySetting).
 func (f *faults) addAt(line int, path, format string, args ...any) {
 	if f.bad == nil {
 		f.bad = map[string]bool{}

@@ -34,6 +34,28 @@ const (
 	kindSection
 )
 
+// kinds say of each kind what it is called in messages and documents, which JSON type describes
+// it, which type holds it, and how a quantity with a unit is spelled.
+var kinds = [...]struct {
+	noun, json string
+	typ        reflect.Type
+	example    string
+}{
+	kindText:      {"text", "string", reflect.TypeFor[string](), ""},
+	kindFlag:      {"true or false", "boolean", reflect.TypeFor[bool](), ""},
+	kindInteger:   {"whole number", "integer", reflect.TypeFor[int](), ""},
+	kindSeed:      {"whole number", "integer", reflect.TypeFor[uint64](), ""},
+	kindNumber:    {"number", "number", reflect.TypeFor[float64](), ""},
+	kindBytes:     {"size", "string", reflect.TypeFor[Bytes](), aSize.example},
+	kindRate:      {"rate", "string", reflect.TypeFor[BitsPerSecond](), aRate.example},
+	kindDuration:  {"time", "string", reflect.TypeFor[time.Duration](), aTime.example},
+	kindPerSecond: {"arrival rate", "string", nil, anArrivalRate.example}, // a float64 with the tag unit
+	kindList:      {"list", "array", nil, ""},
+	kindSection:   {"mapping", "object", nil, ""},
+}
+
+func (f *field) noun() string { return kinds[f.kind].noun }
+
 // field describes one key, or one kind of element of a list: everything that
 // the decoder, the checks, the schema and the reference page know about it.
 type field struct {
@@ -69,12 +91,6 @@ var root = sync.OnceValue(func() *field {
 	return f
 })
 
-var unitTypes = map[reflect.Type]kind{
-	reflect.TypeFor[Bytes]():         kindBytes,
-	reflect.TypeFor[BitsPerSecond](): kindRate,
-	reflect.TypeFor[time.Duration](): kindDuration,
-}
-
 func sectionFields(t reflect.Type, comments map[string]string) []*field {
 	var list []*field
 	for i := range t.NumField() {
@@ -97,46 +113,39 @@ func newField(t reflect.Type, tag reflect.StructTag, comments map[string]string)
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	unit, isUnit := unitTypes[t]
-	switch {
-	case isUnit:
-		f.kind = unit
-	case tag.Get("unit") == "perSecond":
-		f.kind = kindPerSecond
-	case t.Kind() == reflect.Struct:
+	switch t.Kind() {
+	case reflect.Struct:
 		f.kind, f.fields = kindSection, sectionFields(t, comments)
 		if t == reflect.TypeFor[Policy]() {
 			f.bare = "name"
 		}
-	case t.Kind() == reflect.Slice:
+	case reflect.Slice:
 		f.kind, f.elem = kindList, newField(t.Elem(), tag, comments)
 		least, most, _ := strings.Cut(tag.Get("items"), "..")
 		f.least, _ = strconv.Atoi(least)
 		f.most, _ = strconv.Atoi(most)
-		return f
-	case t.Kind() == reflect.Bool:
-		f.kind = kindFlag
-	case t.Kind() == reflect.Uint64:
-		f.kind = kindSeed
-	case t.Kind() == reflect.Int:
-		f.kind = kindInteger
-	case t.Kind() == reflect.Float64:
-		f.kind = kindNumber
+	default:
+		for k := range kinds {
+			if kinds[k].typ == t {
+				f.kind = kind(k)
+			}
+		}
+		if tag.Get("unit") == "perSecond" {
+			f.kind = kindPerSecond
+		}
+		f.readTag(tag)
 	}
-	f.readTag(tag)
 	return f
 }
 
 // enumSets are the word lists that have tables of their own.
-func enumSets() map[string][]string {
-	return map[string][]string{
-		"@models": ModelNames(), "@engines": EngineNames(), "@profiles": ProfileNames(), "@policies": PolicyNames(),
-	}
+var enumSets = map[string]func() []string{
+	"@models": modelNames, "@engines": engineNames, "@profiles": profileNames, "@policies": PolicyNames,
 }
 
 func (f *field) readTag(tag reflect.StructTag) {
 	if words := tag.Get("enum"); strings.HasPrefix(words, "@") {
-		f.enum = enumSets()[words]
+		f.enum = enumSets[words]()
 	} else if words != "" {
 		f.enum = strings.Split(words, "|")
 	}
@@ -191,34 +200,29 @@ func (f *field) at(section reflect.Value) reflect.Value {
 	return section.Field(f.index)
 }
 
-// sourceComments reads the doc comments of struct fields ("Topology.Pods") and
-// types ("Topology") from Go source, each as one line. So users and programmers
-// see the same descriptions.
+// sourceComments reads the doc comments of struct fields ("Topology.Pods") and types ("Topology")
+// from Go source, each as one line. So users and programmers see the same descriptions.
 func sourceComments(source string) map[string]string {
 	comments := map[string]string{}
 	file, err := parser.ParseFile(token.NewFileSet(), "scenario.go", source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return comments // impossible, because the source was compiled; without comments only descriptions are missing
 	}
-	for _, decl := range file.Decls {
-		gen, ok := decl.(*ast.GenDecl)
-		if !ok || gen.Tok != token.TYPE {
-			continue
-		}
-		for _, spec := range gen.Specs {
-			ts := spec.(*ast.TypeSpec)
-			comments[ts.Name.Name] = oneLine(gen.Doc.Text())
-			st, ok := ts.Type.(*ast.StructType)
-			if !ok {
-				continue
-			}
-			for _, sf := range st.Fields.List {
-				for _, name := range sf.Names {
-					comments[ts.Name.Name+"."+name.Name] = oneLine(sf.Doc.Text())
-				}
+	var doc, name string // of the type
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			doc = n.Doc.Text()
+		case *ast.TypeSpec:
+			name = n.Name.Name
+			comments[name] = oneLine(doc)
+		case *ast.Field:
+			for _, key := range n.Names {
+				comments[name+"."+key.Name] = oneLine(n.Doc.Text() + n.Comment.Text())
 			}
 		}
-	}
+		return true
+	})
 	return comments
 }
 

@@ -17,22 +17,29 @@ const maxFlowLine = 1 << 20
 // maxFileFlows bounds a flow file, as synthetic requests are bounded.
 const maxFileFlows = 1_000_000
 
-// ParseFlows reads explicit transfers as JSONL, one object per line with the keys
-// start_s (seconds from the trial's start; start_ms with milliseconds is read
-// too), from, to, bytes (a number, or a text such as "1GB"), and optionally via
-// (a list of switches). Blank lines are skipped, unknown keys refused. All
-// faults are reported, each as an *Error with its line. ReadFlows also checks that the
-// instances exist.
-func ParseFlows(filename string, r io.Reader) ([]Flow, error) {
-	flows, _, err := parseFlows(filename, r)
-	return flows, err
+// ReadFlows reads explicit transfers as JSONL, one object per line with the keys start_s (seconds
+// from the trial's start; start_ms with milliseconds is read too), from, to, bytes (a number, or a
+// text such as "1GB"), and optionally via (a list of switches). Blank lines are skipped, unknown
+// keys refused. It checks the instances and switches against the scenario's cluster. All faults are
+// reported, each as an *Error with its line.
+func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
+	flows, lines, err := parseFlows(filename, r)
+	if err != nil {
+		return nil, err
+	}
+	f := &faults{file: filename}
+	ends := newEndpoints(s)
+	for i, flow := range flows {
+		for _, problem := range ends.problems(flow) {
+			f.addAt(lines[i], problem.key, "%s", problem.msg)
+		}
+	}
+	return flows, f.join()
 }
 
-// parseFlows also returns the line of each flow.
-func parseFlows(filename string, r io.Reader) ([]Flow, []int, error) {
+// parseFlows reads the flows of a file and the line of each.
+func parseFlows(filename string, r io.Reader) (flows []Flow, lines []int, err error) {
 	f := &faults{file: filename}
-	var flows []Flow
-	var lines []int
 	sc := bufio.NewScanner(r)
 	sc.Buffer(nil, maxFlowLine)
 	line := 0
@@ -59,10 +66,7 @@ func parseFlows(filename string, r io.Reader) ([]Flow, []int, error) {
 	case err != nil:
 		return nil, nil, fmt.Errorf("read flows %s: %w", filename, err)
 	}
-	if err := f.join(); err != nil {
-		return nil, nil, err
-	}
-	return flows, lines, nil
+	return flows, lines, f.join()
 }
 
 func parseFlow(text []byte) (Flow, error) {
@@ -108,21 +112,4 @@ func flowStart(seconds, milliseconds *float64) (time.Duration, error) {
 		return 0, fmt.Errorf("%s must be 0..%s, got %s", key, formatFloat(limit), formatFloat(*value))
 	}
 	return time.Duration(math.Round(*value * float64(unit))), nil
-}
-
-// ReadFlows reads a flow file and checks its instances and switches against the
-// scenario's cluster; every fault names its line.
-func (s *Scenario) ReadFlows(filename string, r io.Reader) ([]Flow, error) {
-	flows, lines, err := parseFlows(filename, r)
-	if err != nil {
-		return nil, err
-	}
-	f := &faults{file: filename}
-	ends := s.endpoints()
-	for i, flow := range flows {
-		for _, problem := range ends.problems(flow) {
-			f.addAt(lines[i], problem.key, "%s", problem.msg)
-		}
-	}
-	return flows, f.join()
 }

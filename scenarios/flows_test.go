@@ -11,7 +11,7 @@ import (
 
 func TestFlowFilesAreReadLineByLine(t *testing.T) {
 	t.Parallel()
-	flows, err := ParseFlows("f.jsonl", strings.NewReader("\xef\xbb\xbf"+`{"start_s": 0, "from": "i0", "to": "i2", "bytes": 1000000000}
+	flows, _, err := parseFlows("f.jsonl", strings.NewReader("\xef\xbb\xbf"+`{"start_s": 0, "from": "i0", "to": "i2", "bytes": 1000000000}
 `+"\r\n"+`{"start_s": 0.25, "from": "i1", "to": "i3", "bytes": "1.5GB", "via": ["tor0-0", "agg0-0", "tor0-1"]}
 {"start_ms": 0.5, "from": "i1", "to": "i3", "bytes": 1}`))
 	require.NoError(t, err)
@@ -20,7 +20,7 @@ func TestFlowFilesAreReadLineByLine(t *testing.T) {
 		{Start: 250 * time.Millisecond, From: "i1", To: "i3", Bytes: 1.5e9, Via: []string{"tor0-0", "agg0-0", "tor0-1"}},
 		{Start: 500 * time.Microsecond, From: "i1", To: "i3", Bytes: 1},
 	}, flows)
-	flows, err = ParseFlows("f.jsonl", strings.NewReader(""))
+	flows, _, err = parseFlows("f.jsonl", strings.NewReader(""))
 	require.NoError(t, err)
 	assert.Empty(t, flows)
 }
@@ -43,7 +43,7 @@ func TestBadFlowLinesAreNamed(t *testing.T) {
 		`nonsense`:                          "f.jsonl:2: not a flow",
 		strings.Repeat("x", maxFlowLine+10): "f.jsonl:2: line is longer than",
 	} {
-		_, err := ParseFlows("f.jsonl", strings.NewReader("\n"+line+"\n"))
+		_, _, err := parseFlows("f.jsonl", strings.NewReader("\n"+line+"\n"))
 		var fault *Error
 		require.ErrorAs(t, err, &fault)
 		require.ErrorContains(t, err, want)

@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -13,16 +14,20 @@ import (
 // every quantity with its unit, keys in the order of the reference page. Parse
 // gives the same scenario back, and equal scenarios give equal bytes.
 func (s *Scenario) Marshal() ([]byte, error) {
+	data, err := encode(toNode(root(), reflect.ValueOf(s)))
+	if err != nil {
+		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
+	}
+	return data, nil
+}
+
+// encode writes a value as YAML.
+func encode(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	if err := enc.Encode(toNode(root(), reflect.ValueOf(s))); err != nil {
-		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
-	}
-	if err := enc.Close(); err != nil {
-		return nil, fmt.Errorf("write scenario %s: %w", s.Name, err)
-	}
-	return b.Bytes(), nil
+	err := errors.Join(enc.Encode(value), enc.Close())
+	return b.Bytes(), err
 }
 
 func toNode(f *field, v reflect.Value) *yaml.Node {

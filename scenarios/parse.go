@@ -21,16 +21,15 @@ import (
 // flows, has about 1 MB.
 const maxFile = 2 << 20
 
-// Load reads a scenario: ref is a path, or the name of an embedded scenario
-// (see Names). A ref without a separator or extension is a name if the library
-// has it, else a path. File names inside become absolute, and the weights in files of
-// weights replace the names of these files. Settings
-// override keys, each like "topology.pods=2" with the value in YAML; they are
-// checked like the file. All faults are reported at once, see Error.
+// Load reads a scenario: ref is a path, or the name of an embedded scenario (see Names). A ref
+// without a separator or extension is a name if the library has it, else a path. File names inside
+// become absolute, and the weights in files of weights replace the names of these files. Settings
+// override keys, each like "topology.pods=2" with the value in YAML; they are checked like the
+// file. All faults are reported at once, see Error.
 func Load(ref string, settings ...string) (*Scenario, error) {
-	data, ok := Embedded(ref)
-	filename := ref + ".yaml"
-	if !ok {
+	data, embedded := Embedded(ref)
+	filename := ref + ".yaml" // in the current folder: an embedded scenario names the user's files
+	if !embedded {
 		filename = ref
 		var err error
 		if data, err = readFile(ref); err != nil {
@@ -41,9 +40,6 @@ func Load(ref string, settings ...string) (*Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ok {
-		s.Dir = "." // an embedded scenario names the user's files
-	}
 	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
 		return nil, fmt.Errorf("folder of scenario %s: %w", ref, err)
 	}
@@ -53,10 +49,16 @@ func Load(ref string, settings ...string) (*Scenario, error) {
 	if s.Workload.Flows != nil {
 		s.Workload.Flows.File = s.Resolve(s.Workload.Flows.File)
 	}
-	if err := s.readWeights(); err != nil {
-		return nil, err
+	return s, s.readWeights()
+}
+
+// Resolve makes a file name of the scenario (Trace.File, Flows.File, Policy.Weights) usable:
+// relative names start at Dir.
+func (s *Scenario) Resolve(file string) string {
+	if file == "" || filepath.IsAbs(file) {
+		return file
 	}
-	return s, nil
+	return filepath.Join(s.Dir, file)
 }
 
 // readFile reads a file of at most maxFile bytes. If there is no such file,
@@ -105,11 +107,11 @@ func parse(filename string, data []byte, settings []string) (*Scenario, error) {
 	}
 	s := defaults(choose(tree))
 	s.Dir = filepath.Dir(filename)
-	d := &decoder{faults: f, left: maxValues}
-	d.decode(root(), tree, reflect.ValueOf(s).Elem(), "")
-	s.deriveName(f, filename)
-	s.derive(f)
-	s.check(f, true)
+	(&decoder{faults: f, left: maxValues}).decode(root(), tree, reflect.ValueOf(s).Elem(), "")
+	d := deriver{s, f}
+	d.name()
+	d.derive()
+	checker(d).check(true)
 	if err := f.join(); err != nil {
 		return nil, err
 	}
@@ -185,7 +187,7 @@ func choose(tree *yaml.Node) choice {
 		workload: peek(tree, "workload", "kind").Value,
 		profile:  peek(tree, "workload", "synthetic", "profile").Value,
 	}
-	for _, kind := range []string{WorkloadSynthetic, WorkloadTrace, WorkloadFlows} {
+	for _, kind := range workloadKinds {
 		if c.workload == "" && peek(tree, "workload", kind).Kind != 0 {
 			c.workload = kind
 		}
@@ -195,9 +197,7 @@ func choose(tree *yaml.Node) choice {
 
 // peek finds a value by its keys; a zero node where there is none.
 func peek(n *yaml.Node, keys ...string) *yaml.Node {
-	if n.Kind == yaml.AliasNode && n.Alias != nil {
-		n = n.Alias
-	}
+	n = target(n)
 	if len(keys) == 0 {
 		return n
 	}
@@ -209,14 +209,52 @@ func peek(n *yaml.Node, keys ...string) *yaml.Node {
 	return &yaml.Node{}
 }
 
-// deriveName takes the file's base name where a file gives no name.
-func (s *Scenario) deriveName(f *faults, filename string) {
-	if f.given("name") {
+// settingLine is the "line" of the first setting: below 0, and before the
+// file's in the order of errors.
+const settingLine = -1 << 20
+
+// applySetting puts "topology.pods=2" into the tree and makes missing sections.
+// The value gets a line below 0, so errors show that it is not a line
+// of the file. A list can be set as a whole, its elements cannot.
+func applySetting(f *faults, tree *yaml.Node, setting string, i int) {
+	line := settingLine + i
+	path, text, ok := strings.Cut(setting, "=")
+	if !ok || path == "" {
+		f.addAt(line, "", "%q must be KEY=VALUE, such as topology.pods=2", clip(setting))
 		return
 	}
-	base := filepath.Base(filename)
-	s.Name = strings.TrimSuffix(base, filepath.Ext(base))
-	if name := root().child("name"); !name.pattern.MatchString(s.Name) {
-		f.addf("name", "is missing, and the file's name %q is none; give %s", clip(s.Name), name.patternDoc)
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil || len(doc.Content) != 1 {
+		f.addAt(line, path, "value %q is not YAML", clip(text))
+		return
+	}
+	value := doc.Content[0]
+	relocate(value, line)
+	at := tree
+	keys := strings.Split(path, ".")
+	for depth, key := range keys {
+		at = target(at)
+		if isNull(at) {
+			*at = yaml.Node{Kind: yaml.MappingNode, Line: at.Line}
+		} else if at.Kind != yaml.MappingNode {
+			f.addAt(line, path, "%s holds no keys", strings.Join(keys[:depth], "."))
+			return
+		}
+		next := peek(at, key)
+		if next.Kind == 0 {
+			next = &yaml.Node{Kind: yaml.MappingNode, Line: line}
+			at.Content = append(at.Content, &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: key, Line: line}, next)
+		}
+		at = next
+	}
+	*at = *value
+}
+
+// relocate moves a tree to a line. Aliases are left as they are: their targets
+// are in the same value.
+func relocate(n *yaml.Node, line int) {
+	n.Line = line
+	for _, c := range n.Content {
+		relocate(c, line)
 	}
 }

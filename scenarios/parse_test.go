@@ -96,7 +96,7 @@ func TestFaultsNameFileLineKeyAndWayOut(t *testing.T) {
 		{"cla by nothing", "policies: [{name: cla, cacheWeight: 0, loadWeight: 0}]", "policies[0]: cla with both weights 0 chooses by nothing"},
 		{"no tenant", "workload: {tenants: 0}", "workload.tenants: must be 1..64, got 0"},
 		{"too many tenants", "workload:\n  tenants: 65", "s.yaml:2: workload.tenants: must be 1..64, got 65"},
-		{"tenants of flows", "workload: {tenants: 2, flows: {list: [{from: i0, to: i1, bytes: 1B}]}}", "workload.tenants: must be 1 with workload flows, for which nobody decides, got 2"},
+		{"tenants of flows", "workload: {tenants: 2, flows: {list: [{from: i0, to: i1, bytes: 1B}]}}", "workload.tenants: must be 1 with workload flows, which have no scheduler, got 2"},
 		{"flows twice", "workload: {flows: {file: f.jsonl, list: [{from: i0, to: i1, bytes: 1B}]}}", "workload.flows.file: does not go with a list"},
 		{"odd label", "policies: [{name: rr, label: a b}]", `policies[0].label: must be 1..40 of letters`},
 		{"no seed", "seeds: []", "seeds: must have 1..1000 items, got 0"},

@@ -11,8 +11,8 @@ import (
 func TestEveryPolicyIsAcceptedByName(t *testing.T) {
 	t.Parallel()
 	require.Len(t, PolicyNames(), 14)
-	for _, p := range Policies() {
-		assert.NotEmpty(t, p.Summary, p.Name)
+	for _, p := range policies {
+		assert.NotEmpty(t, p.rule, p.name)
 	}
 	text := "policies: [" + strings.Join(PolicyNames(), ", ") + "]"
 	s, err := Parse("s.yaml", []byte(strings.Replace(text, "cla*", "{name: cla*, cacheWeight: 4, loadWeight: 0.5}", 1)))

@@ -161,13 +161,13 @@ func writeUnits(b *strings.Builder) {
 ## Units
 
 A quantity is a plain decimal number without sign or exponent, at most one space, and a unit. Case counts: ` + "`b`" + ` is a bit
-and ` + "`B`" + ` a byte. Values are exact (3.125GB/s is 25Gbps to the bit) and must come out as whole bits a second, bytes or nanoseconds.
+and ` + "`B`" + ` a byte. Values are exact (3.125GB/s is 25Gbps to the bit) and must come out as whole bits per second, bytes or nanoseconds.
 
 | rate units | worth in bit/s |
 |---|---|
 `)
-	for _, row := range RateSpellings() {
-		fmt.Fprintf(b, "| `%s` | %d |\n", strings.Join(row.Units, "`, `"), row.BitsPerSecond)
+	for _, row := range rateSpellings {
+		fmt.Fprintf(b, "| `%s` | %d |\n", strings.Join(row.units, "`, `"), row.bitsPerSecond)
 	}
 	b.WriteString(`
 Refused, with a hint: ` + "`25gbps`" + ` (tc reads it as bytes), ` + "`25Gb/s`" + `, ` + "`25Gibps`" + `, ` + "`25G`" + `, ` + "`25GB`" + ` (a size), bare numbers
@@ -184,37 +184,39 @@ Refused, with a hint: ` + "`25gbps`" + ` (tc reads it as bytes), ` + "`25Gb/s`" 
 		fmt.Fprintf(b, "| `%s` | %d |\n", name, u.times)
 	}
 	b.WriteString(`
-Times are written as in Go: ` + "`1.5s`, `100ms`, `8us`, `1h30m`" + ` (units ns, us or µs, ms, s, m, h). Arrival rates are requests a
+Times are written as in Go: ` + "`1.5s`, `100ms`, `8us`, `1h30m`" + ` (units ns, us or µs, ms, s, m, h). Arrival rates are requests per
 second: ` + "`4/s`, `0.5/s`" + `.
 `)
 }
 
 func writeTables(b *strings.Builder) {
 	b.WriteString("\n## Policies\n\n| name | rule |\n|---|---|\n")
-	for _, p := range Policies() {
-		fmt.Fprintf(b, "| `%s` | %s |\n", p.Name, p.Summary)
+	for _, p := range policies {
+		fmt.Fprintf(b, "| `%s` | %s |\n", p.name, p.rule)
 	}
 	b.WriteString("\nA policy is a bare name, or a mapping: `{name: cla, label: cla-cache, cacheWeight: 4, loadWeight: 1}`.\n" +
 		"`cla*` needs its weights, as `netkvlab tune` finds them: `{name: cla*, weights: weights.yaml}` reads the file that it wrote.\n")
 	b.WriteString("\n## Model presets\n\n| preset | layers | KV heads | head dim | latent dim | bytes a token, fp16 | fp8 | source |\n|---|---|---|---|---|---|---|---|\n")
-	for _, p := range ModelPresets() {
-		m := p.Model
+	for _, p := range modelPresets {
+		m := p.values
 		m.Replication, m.BytesPerElement = 1, 2
 		fp16 := m.KVBytesPerToken()
 		m.BytesPerElement = 1
-		fmt.Fprintf(b, "| `%s` | %d | %d | %d | %d | %d | %d | %s |\n", p.Name, m.Layers, m.KVHeads, m.HeadDim, m.LatentDim, int64(fp16), int64(m.KVBytesPerToken()), p.Source)
+		fmt.Fprintf(b, "| `%s` | %d | %d | %d | %d | %d | %d | %s |\n", p.name, m.Layers, m.KVHeads, m.HeadDim, m.LatentDim, int64(fp16), int64(m.KVBytesPerToken()), p.source)
 	}
 	b.WriteString("\nAll start with kvDtype fp16, replication 1 and tensorParallel 4.\n")
 	b.WriteString("\n## Compute presets\n\n| preset | prefill | decode iteration | source |\n|---|---|---|---|\n")
-	for _, p := range EnginePresets() {
-		fmt.Fprintf(b, "| `%s` | %s: %s + %s ns x L + %s ns x L^2 | %s + %s x b + %s ns x S | %s |\n", p.Name,
-			p.Prefill.Mode, formatDuration(p.Prefill.Base), formatFloat(p.Prefill.PerTokenNs), formatFloat(p.Prefill.PerTokenSquaredNs),
-			formatDuration(p.Decode.Base), formatDuration(p.Decode.PerSequence), formatFloat(p.Decode.PerContextTokenNs), p.Source)
+	for _, p := range enginePresets {
+		e := p.values
+		fmt.Fprintf(b, "| `%s` | %s: %s + %s ns x L + %s ns x L^2 | %s + %s x b + %s ns x S | %s |\n", p.name,
+			e.Prefill.Mode, formatDuration(e.Prefill.Base), formatFloat(e.Prefill.PerTokenNs), formatFloat(e.Prefill.PerTokenSquaredNs),
+			formatDuration(e.Decode.Base), formatDuration(e.Decode.PerSequence), formatFloat(e.Decode.PerContextTokenNs), p.source)
 	}
 	b.WriteString("\n## Workload profiles\n\n| profile | prompt mean, sigma, min..max | output mean, sigma, min..max | prefix share, groups, fraction | source |\n|---|---|---|---|---|\n")
-	for _, p := range WorkloadProfiles() {
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s, %d, %s | %s |\n", p.Name, lengthText(p.Prompt), lengthText(p.Output),
-			formatFloat(p.Prefix.Share), p.Prefix.Groups, formatFloat(p.Prefix.Fraction), p.Source)
+	for _, p := range workloadProfiles {
+		s := p.values
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s, %d, %s | %s |\n", p.name, lengthText(s.Prompt), lengthText(s.Output),
+			formatFloat(s.Prefix.Share), s.Prefix.Groups, formatFloat(s.Prefix.Fraction), p.source)
 	}
 }
 

@@ -14,15 +14,14 @@ var (
 	numberPattern  = regexp.MustCompile(`^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?$`)
 )
 
-// scan reads the text of a scalar into v, which has the field's type. It
-// checks syntax and units, not the range. It does not accept 0 for auto, although
-// 0 means auto in Go.
+// scan reads the text of a scalar into v, an addressable value of the field's type. It checks
+// syntax and units, not the range. It does not accept 0 for auto, although 0 means auto in Go.
 func (f *field) scan(text string, v reflect.Value) error {
 	if f.auto && text == "auto" {
 		v.SetZero()
 		return nil
 	}
-	if err := f.scanPlain(text, v); err != nil {
+	if err := f.scanPlain(text, v.Addr().Interface()); err != nil {
 		return err
 	}
 	if f.auto && v.IsZero() {
@@ -31,61 +30,49 @@ func (f *field) scan(text string, v reflect.Value) error {
 	return nil
 }
 
-func (f *field) scanPlain(text string, v reflect.Value) error {
-	switch f.kind {
-	case kindText:
-		v.SetString(text)
-	case kindFlag:
+func (f *field) scanPlain(text string, to any) (err error) {
+	switch to := to.(type) {
+	case *string:
+		*to = text
+	case *bool:
 		if text != "true" && text != "false" {
 			return errors.New("must be true or false")
 		}
-		v.SetBool(text == "true")
-	case kindInteger:
-		return scanInteger(text, v)
-	case kindSeed:
+		*to = text == "true"
+	case *int:
+		if !integerPattern.MatchString(text) {
+			return errors.New("must be a whole number in plain decimal")
+		}
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return errors.New("must be a whole number of at most 64 bits")
+		}
+		*to = n
+	case *uint64:
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || !integerPattern.MatchString(text) {
 			return errors.New("must be a whole number from 0 to 18446744073709551615")
 		}
-		v.SetUint(n)
-	case kindNumber:
+		*to = n
+	case *float64:
 		n, err := strconv.ParseFloat(text, 64)
-		if err != nil || !numberPattern.MatchString(text) {
-			return fmt.Errorf("must be a plain number")
+		if f.kind == kindPerSecond {
+			n, err = parsePerSecond(text)
+		} else if err != nil || !numberPattern.MatchString(text) {
+			return errors.New("must be a plain number")
 		}
-		v.SetFloat(n)
-	case kindBytes:
-		n, err := ParseBytes(text)
-		v.SetInt(int64(n))
+		*to = n
 		return err
-	case kindRate:
-		n, err := ParseBitsPerSecond(text)
-		v.SetInt(int64(n))
-		return err
-	case kindDuration:
-		n, err := parseDuration(text)
-		v.SetInt(int64(n))
-		return err
-	case kindPerSecond:
-		n, err := parsePerSecond(text)
-		v.SetFloat(n)
-		return err
+	case *Bytes:
+		*to, err = ParseBytes(text)
+	case *BitsPerSecond:
+		*to, err = ParseBitsPerSecond(text)
+	case *time.Duration:
+		*to, err = parseDuration(text)
 	default:
 		return errors.New("not a scalar")
 	}
-	return nil
-}
-
-func scanInteger(text string, v reflect.Value) error {
-	if !integerPattern.MatchString(text) {
-		return errors.New("must be a whole number in plain decimal")
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return errors.New("must be a whole number of at most 64 bits")
-	}
-	v.SetInt(n)
-	return nil
+	return err
 }
 
 // format writes a scalar in a form that scan reads.
@@ -93,25 +80,16 @@ func (f *field) format(v reflect.Value) string {
 	if f.auto && v.IsZero() {
 		return "auto"
 	}
-	switch f.kind {
-	case kindText:
-		return v.String()
-	case kindFlag:
-		return strconv.FormatBool(v.Bool())
-	case kindSeed:
-		return strconv.FormatUint(v.Uint(), 10)
-	case kindNumber:
-		return formatFloat(v.Float())
-	case kindBytes:
-		return Bytes(v.Int()).String()
-	case kindRate:
-		return BitsPerSecond(v.Int()).String()
-	case kindDuration:
-		return formatDuration(time.Duration(v.Int()))
-	case kindPerSecond:
-		return formatFloat(v.Float()) + "/s"
+	switch value := v.Interface().(type) {
+	case time.Duration:
+		return formatDuration(value)
+	case float64:
+		if f.kind == kindPerSecond {
+			return formatFloat(value) + "/s"
+		}
+		return formatFloat(value)
 	default:
-		return strconv.FormatInt(v.Int(), 10)
+		return fmt.Sprint(value)
 	}
 }
 
@@ -133,30 +111,4 @@ func (f *field) allowed() string {
 		return "auto or " + f.rangeText
 	}
 	return f.rangeText
-}
-
-// noun is what a value of the field is called in messages and documents.
-func (f *field) noun() string {
-	switch f.kind {
-	case kindText:
-		return "text"
-	case kindFlag:
-		return "true or false"
-	case kindInteger, kindSeed:
-		return "whole number"
-	case kindNumber:
-		return "number"
-	case kindBytes:
-		return "size"
-	case kindRate:
-		return "rate"
-	case kindDuration:
-		return "time"
-	case kindPerSecond:
-		return "arrival rate"
-	case kindList:
-		return "list"
-	default:
-		return "mapping"
-	}
 }

@@ -31,11 +31,10 @@ type schemaNode struct {
 	Default     any                    `json:"default,omitempty"`
 }
 
-// Schema is the JSON Schema of a scenario file, for editors: every key with its
-// meaning, type, range, allowed words and unit spelling, and no other key. It
-// is draft-07, which YAML language servers support best, without keywords
-// that 2020-12 reads differently. Only Parse checks the relations of several keys and
-// the ranges of quantities with units.
+// Schema is the JSON Schema of a scenario file, for editors: every key with its meaning, type,
+// range, allowed words and unit spelling, and no other key. It is draft-07, which YAML language
+// servers support best, without keywords that 2020-12 reads differently. Only Parse checks the
+// relations of several keys and the ranges of quantities with units.
 func Schema() ([]byte, error) {
 	top := root().schema(reflect.ValueOf(everyDefault()))
 	top.Schema = "http://json-schema.org/draft-07/schema#"
@@ -51,8 +50,9 @@ func Schema() ([]byte, error) {
 // defaults of all three workloads in it.
 func everyDefault() *Scenario {
 	s := defaults(choice{})
-	s.derive(&faults{})
-	s.deriveRates(&faults{})
+	d := deriver{s, &faults{}}
+	d.derive()
+	d.rates()
 	s.Workload.Trace = defaults(choice{workload: WorkloadTrace}).Workload.Trace
 	s.Workload.Flows = defaults(choice{workload: WorkloadFlows}).Workload.Flows
 	return s
@@ -72,9 +72,8 @@ func (f *field) constantDefault(v reflect.Value) any {
 		return nil
 	case kindFlag, kindInteger, kindNumber, kindSeed:
 		return v.Interface()
-	default:
-		return f.format(v)
 	}
+	return f.format(v)
 }
 
 // schema describes the field whose default is v; v is invalid within lists.
@@ -92,35 +91,31 @@ func (f *field) schema(v reflect.Value) *schemaNode {
 
 // valueSchema is the schema without the description.
 func (f *field) valueSchema(v reflect.Value) *schemaNode {
+	n := &schemaNode{Type: kinds[f.kind].json}
 	switch f.kind {
 	case kindText:
-		n := &schemaNode{Type: "string", Enum: f.enum}
+		n.Enum = f.enum
 		if f.pattern != nil {
 			n.Pattern = f.pattern.String()
 		}
-		return n
 	case kindFlag:
-		return &schemaNode{Type: "boolean"}
-	case kindInteger:
+	case kindInteger, kindNumber:
 		lo, hi, _ := strings.Cut(f.rangeText, "..")
-		return &schemaNode{Type: "integer", Minimum: json.Number(lo), Maximum: json.Number(hi)}
+		n.Minimum, n.Maximum = json.Number(lo), json.Number(hi)
 	case kindSeed:
-		return &schemaNode{Type: "integer", Minimum: "0", Maximum: "18446744073709551615"}
-	case kindNumber:
-		lo, hi, _ := strings.Cut(f.rangeText, "..")
-		return &schemaNode{Type: "number", Minimum: json.Number(lo), Maximum: json.Number(hi)}
+		n.Minimum, n.Maximum = "0", "18446744073709551615"
 	case kindList:
-		return &schemaNode{Type: "array", Items: f.elem.schema(reflect.Value{}), MinItems: f.least, MaxItems: f.most, Unique: f.elem.kind == kindSeed}
+		n.Items, n.MinItems, n.MaxItems, n.Unique = f.elem.schema(reflect.Value{}), f.least, f.most, f.elem.kind == kindSeed
 	case kindSection:
 		return f.sectionSchema(v)
 	default:
-		return &schemaNode{Type: "string", Pattern: f.unitPattern()}
+		n.Pattern = f.unitPattern()
 	}
+	return n
 }
 
 func (f *field) sectionSchema(v reflect.Value) *schemaNode {
-	no := false
-	n := &schemaNode{Type: []string{"object", "null"}, Additional: &no, Properties: map[string]*schemaNode{}}
+	n := &schemaNode{Type: []string{"object", "null"}, Additional: new(bool), Properties: map[string]*schemaNode{}}
 	for _, c := range f.fields {
 		n.Properties[c.key] = c.schema(c.at(v))
 		if c.required {
@@ -140,8 +135,8 @@ func (f *field) unitPattern() string {
 	var names []string
 	switch f.kind {
 	case kindRate:
-		for _, row := range RateSpellings() {
-			names = append(names, row.Units...)
+		for _, row := range rateSpellings {
+			names = append(names, row.units...)
 		}
 	case kindBytes:
 		for _, u := range sizeUnits {
@@ -162,9 +157,8 @@ func (f *field) unitPattern() string {
 
 // unitHint gives the range and spelling of a quantity, which a pattern cannot express.
 func (f *field) unitHint() string {
-	example := map[kind]string{kindRate: rateExample, kindBytes: sizeExample, kindDuration: durationExample, kindPerSecond: "4/s"}[f.kind]
-	if example == "" {
+	if kinds[f.kind].example == "" {
 		return ""
 	}
-	return fmt.Sprintf("Range %s; write it like %s.", f.allowed(), example)
+	return fmt.Sprintf("Range %s; write it like %s.", f.allowed(), kinds[f.kind].example)
 }

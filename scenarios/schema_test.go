@@ -154,8 +154,8 @@ func TestTheSchemaRefusesWhatParseRefuses(t *testing.T) {
 func TestTheSchemaAcceptsEveryUnitSpelling(t *testing.T) {
 	t.Parallel()
 	schema := readSchema(t)
-	for _, row := range RateSpellings() {
-		for _, unit := range row.Units {
+	for _, row := range rateSpellings {
+		for _, unit := range row.units {
 			assert.True(t, schema.accepts(map[string]any{"topology": map[string]any{"nicRate": "2.5 " + unit}}), unit)
 		}
 	}

@@ -101,13 +101,11 @@ func ParseWeights(filename string, data []byte) (Weights, error) {
 
 // Marshal writes the file, weights first.
 func (w *Weights) Marshal() ([]byte, error) {
-	var b bytes.Buffer
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := errors.Join(enc.Encode(w), enc.Close()); err != nil {
+	data, err := encode(w)
+	if err != nil {
 		return nil, fmt.Errorf("write weights: %w", err)
 	}
-	return b.Bytes(), nil
+	return data, nil
 }
 
 // readWeights replaces each policy's file of weights by the weights in it, so

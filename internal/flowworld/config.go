@@ -48,9 +48,9 @@ type Config struct {
 func (c *Config) network() (net *flowsim.Network, err error) {
 	var capacities []float64
 	if c.ByTier {
-		capacities, err = flowsim.TierCapacities(c.Plan, flowsim.Paper, c.Background)
+		capacities, err = flowsim.TierCapacities(c.Plan, c.Background)
 	} else {
-		capacities, err = flowsim.WithBackground(c.Plan, flowsim.Paper, func(h fabric.Hop) float64 {
+		capacities, err = flowsim.WithBackground(c.Plan, func(h fabric.Hop) float64 {
 			return c.Background[c.Plan.Links[h.Link].Tier]
 		})
 	}

@@ -10,37 +10,24 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// LoadFlows returns the explicit transfers of a workload of kind flows, in start order (equal
+// LoadFlows returns the explicit transfers of a valid workload of kind flows, in start order (equal
 // starts keep the file's order), with their draws. A flow file is read and checked by the rules
 // of scenarios (scenarios.ReadFlows): its faults are *scenarios.Error with file and line. For a
 // file that cannot be read or has no flow, the error is an *InputError.
 func LoadFlows(s *scenarios.Scenario, seed uint64) ([]FlowRequest, error) {
-	w := s.Workload
-	if w.Kind != scenarios.WorkloadFlows || w.Flows == nil {
-		return nil, fmt.Errorf("workload.kind %q with workload.flows: want kind flows and its list or file", w.Kind)
-	}
-	if err := checkStreams(s); err != nil {
-		return nil, err
-	}
-	list := w.Flows.List
-	if w.Flows.File != "" {
-		if len(list) > 0 {
-			return nil, errors.New("workload.flows: give list or file, not both")
-		}
+	list, file := s.Workload.Flows.List, s.Workload.Flows.File
+	if file != "" {
 		var err error
 		if list, err = readFlowFile(s); err != nil {
 			return nil, err
 		}
 	}
 	if len(list) == 0 {
-		return nil, &InputError{File: w.Flows.File, Err: errors.New("workload.flows has no flow")}
+		return nil, &InputError{File: file, Err: errors.New("workload.flows has no flow")}
 	}
 	out := make([]FlowRequest, len(list))
 	for i, f := range list {
-		if err := checkFlow(f); err != nil {
-			return nil, fmt.Errorf("workload.flows: flow %d: %w", i, err)
-		}
-		out[i] = FlowRequest{Start: f.Start, From: f.From, To: f.To, Bytes: f.Bytes, Via: f.Via}
+		out[i] = FlowRequest{Flow: f}
 	}
 	slices.SortStableFunc(out, func(a, b FlowRequest) int { return cmp.Compare(a.Start, b.Start) })
 	for i := range out {
@@ -69,17 +56,24 @@ func openInput(key, name string) (*os.File, error) {
 	return f, nil
 }
 
-// checkFlow is for scenarios made in Go, which are not validated yet.
-func checkFlow(f scenarios.Flow) error {
-	switch {
-	case f.From == "" || f.To == "":
-		return fmt.Errorf("from %q to %q: want two instance names", f.From, f.To)
-	case f.From == f.To:
-		return fmt.Errorf("from and to are both %q: a transfer needs two instances", f.From)
-	case f.Bytes < 1:
-		return fmt.Errorf("bytes is %d: want 1 or more", f.Bytes)
-	case f.Start < 0:
-		return fmt.Errorf("start is %v: want 0 or later", f.Start)
-	}
-	return nil
+// InputError is a fault of the user's input: a trace or flow file that is missing, broken or
+// empty. It is separate from faults of this program and host, since another file solves it.
+type InputError struct {
+	File string // as the scenario names it; "" when Err names it
+	Line int    // 1-based; 0 for the file as a whole
+	Err  error
 }
+
+// Error reads "trace.jsonl:14: timestamp is missing".
+func (e *InputError) Error() string {
+	switch {
+	case e.File != "" && e.Line > 0:
+		return fmt.Sprintf("%s:%d: %v", e.File, e.Line, e.Err)
+	case e.File != "":
+		return fmt.Sprintf("%s: %v", e.File, e.Err)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the fault itself.
+func (e *InputError) Unwrap() error { return e.Err }

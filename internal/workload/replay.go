@@ -3,6 +3,7 @@ package workload
 import (
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -17,9 +18,6 @@ import (
 // conversation trace has one every 3 s).
 func replay(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	t := s.Workload.Trace
-	if err := checkTrace(t); err != nil {
-		return nil, Report{}, err
-	}
 	rows, read, err := readTraceFile(t)
 	if err != nil {
 		return nil, Report{}, err
@@ -39,11 +37,7 @@ func replay(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 			read.ZeroOutputs++
 			r.OutputTokens = 1
 		}
-		if r.Blocks = mend.blocks(row); r.Blocks != nil && s.Engine.BlockTokens != TraceBlockTokens {
-			return nil, Report{}, &InputError{File: t.File, Line: row.Line, Err: fmt.Errorf(
-				"hash_ids count blocks of %d tokens, engine.blockTokens is %d; set it to %d",
-				TraceBlockTokens, s.Engine.BlockTokens, TraceBlockTokens)}
-		}
+		r.Blocks = mend.blocks(row)
 		reqs = append(reqs, r)
 	}
 	if len(reqs) == 0 {
@@ -61,9 +55,7 @@ func readTraceFile(t *scenarios.Trace) (rows []TraceRow, report TraceReport, err
 		return nil, TraceReport{}, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return ReadTrace(f, t.File, ReadOptions{
-		Start: t.Start, Length: t.Length, MaxRows: t.MaxRequests, SkipBadLines: t.SkipBadLines,
-	})
+	return ReadTrace(f, t)
 }
 
 // arrival places a row on the trial's clock.
@@ -78,16 +70,103 @@ func arrival(t *scenarios.Trace, row *TraceRow, seed uint64) time.Duration {
 	return time.Duration(float64(at) / t.RateScale)
 }
 
-func checkTrace(t *scenarios.Trace) error {
-	if t == nil {
-		return errors.New("workload.trace is missing though workload.kind is trace")
+// mender turns rows into requests' blocks: ceil(tokens/512) ids per row, each at most once. It
+// counts its repairs.
+type mender struct {
+	report *TraceReport
+	used   map[uint64]struct{} // ids of all rows; filled on first need
+	next   uint64
+	rows   []TraceRow
+}
+
+// blocks returns the row's repaired ids, or nil when it has none.
+func (m *mender) blocks(row *TraceRow) []uint64 {
+	if len(row.IDs) == 0 {
+		m.report.WithoutIDs++
+		return nil
 	}
-	const day = 24 * time.Hour
-	return checkFields([]field{
-		{"workload.trace.rateScale", t.RateScale, 1e-3, 1e6},
-		{"workload.trace.start (ns)", float64(t.Start), 0, float64(3650 * day)},
-		{"workload.trace.length (ns)", float64(t.Length), 0, float64(3650 * day)},
-		{"workload.trace.spread (ns)", float64(t.Spread), 0, float64(day)},
-		{"workload.trace.maxRequests", float64(t.MaxRequests), 0, 1e9},
-	})
+	want := ceilDiv(row.InputTokens, TraceBlockTokens)
+	ids := make([]uint64, 0, want)
+	ids = append(ids, row.IDs[:min(len(row.IDs), want)]...)
+	switch {
+	case len(row.IDs) > want:
+		m.report.SurplusIDs++
+	case len(row.IDs) < want:
+		m.report.MissingIDs++
+	}
+	if at := firstRepeat(ids); at < len(ids) {
+		m.report.RepeatedIDs++
+		ids = ids[:at]
+	}
+	for len(ids) < want {
+		ids = append(ids, m.fresh())
+	}
+	return ids
+}
+
+// firstRepeat returns the index of the first id that occurred before, or len(ids).
+func firstRepeat(ids []uint64) int {
+	increasing := true // as in the public traces: no set needed
+	for i := 1; i < len(ids) && increasing; i++ {
+		increasing = ids[i] > ids[i-1]
+	}
+	if increasing {
+		return len(ids)
+	}
+	seen := make(map[uint64]struct{}, len(ids))
+	for i, id := range ids {
+		if _, ok := seen[id]; ok {
+			return i
+		}
+		seen[id] = struct{}{}
+	}
+	return len(ids)
+}
+
+// fresh returns an id that no row of the trace holds. The search goes down from the top of the
+// range, which ids that count from 0 do not reach.
+func (m *mender) fresh() uint64 {
+	if m.used == nil {
+		m.used = map[uint64]struct{}{}
+		for i := range m.rows {
+			for _, id := range m.rows[i].IDs {
+				m.used[id] = struct{}{}
+			}
+		}
+		m.next = math.MaxUint64
+	}
+	for {
+		id := m.next
+		m.next--
+		if _, taken := m.used[id]; !taken {
+			return id
+		}
+	}
+}
+
+// countPrefixConflicts counts the requests with a block whose id followed
+// another block when it was first seen: ids that do not identify prefixes.
+func countPrefixConflicts(reqs []Request) int {
+	type parent struct {
+		id   uint64
+		root bool
+	}
+	parents := map[uint64]parent{}
+	conflicts := 0
+	for i := range reqs {
+		bad := false
+		before := parent{root: true}
+		for _, id := range reqs[i].Blocks {
+			if known, ok := parents[id]; !ok {
+				parents[id] = before
+			} else if known != before {
+				bad = true
+			}
+			before = parent{id: id}
+		}
+		if bad {
+			conflicts++
+		}
+	}
+	return conflicts
 }

@@ -19,17 +19,19 @@ const (
 
 // stream returns the named random stream of a seed.
 func stream(seed uint64, name string) *rand.PCG {
-	h := fnv.New64a()
-	h.Write([]byte(name))
-	return rand.NewPCG(mix(seed), mix(h.Sum64()))
+	return rand.NewPCG(mix(seed), mix(hash(name)))
 }
 
 // indexed returns a separate stream for element i of a named stream: its draws do not depend on
 // the elements before it.
 func indexed(seed uint64, name string, i int) *rand.PCG {
+	return rand.NewPCG(mix(seed), mix(hash(name)^mix(uint64(i))))
+}
+
+func hash(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))
-	return rand.NewPCG(mix(seed), mix(h.Sum64()^mix(uint64(i))))
+	return h.Sum64()
 }
 
 // draws returns a request's tie-break and one path draw per stream. More streams extend the list

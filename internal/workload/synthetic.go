@@ -14,11 +14,7 @@ import (
 // synthesize generates the requests of a synthetic workload.
 func synthesize(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 	w := s.Workload.Synthetic
-	if err := checkSynthetic(w, s.Engine.BlockTokens); err != nil {
-		return nil, Report{}, err
-	}
 	var (
-		report  Report
 		reqs    = make([]Request, w.Requests)
 		gap     = newGaps(w, seed)
 		prompts = newLengths(w.Prompt, seed, streamPrompts)
@@ -35,15 +31,9 @@ func synthesize(s *scenarios.Scenario, seed uint64) ([]Request, Report, error) {
 		r.Arrival = time.Duration(at * 1e9)
 		r.PromptTokens = prompts.draw()
 		r.OutputTokens = outputs.draw()
-		var shared int
-		r.Blocks, shared = blocks.draw(r.PromptTokens)
-		if shared > 0 {
-			report.SharedRequests++
-			report.SharedBlocks += shared
-		}
+		r.Blocks = blocks.draw(r.PromptTokens)
 	}
-	report.PromptsCut, report.OutputsCut = prompts.cut, outputs.cut
-	return reqs, report, nil
+	return reqs, Report{}, nil
 }
 
 // newGaps returns a source of gaps between arrivals, in seconds. The mean is 1/Rate. It only
@@ -67,11 +57,10 @@ type lengths struct {
 	mu, sigma float64
 	min, max  int
 	rng       *rand.Rand
-	cut       int // draws that fell outside [min, max]
 }
 
 // newLengths: exp(mu + sigma Z) has mean exp(mu + sigma^2/2), hence mu = ln(mean) - sigma^2/2.
-// The later cut to [min, max] changes the mean a little, which Report shows.
+// The later cut to [min, max] changes the mean a little.
 func newLengths(l scenarios.LengthTokens, seed uint64, name string) *lengths {
 	return &lengths{
 		mu: math.Log(l.Mean) - l.Sigma*l.Sigma/2, sigma: l.Sigma,
@@ -81,18 +70,8 @@ func newLengths(l scenarios.LengthTokens, seed uint64, name string) *lengths {
 
 // draw returns the next length, at least 1.
 func (l *lengths) draw() int {
-	x := math.Exp(l.mu + l.sigma*l.rng.NormFloat64())
-	// Compare as floats: an extreme draw does not fit an int.
-	switch rounded := math.Round(x); {
-	case rounded < float64(l.min):
-		l.cut++
-		return l.min
-	case rounded > float64(l.max):
-		l.cut++
-		return l.max
-	default:
-		return int(rounded)
-	}
+	x := math.Round(math.Exp(l.mu + l.sigma*l.rng.NormFloat64()))
+	return int(max(float64(l.min), min(x, float64(l.max)))) // cut as a float: an extreme draw does not fit an int
 }
 
 // prefixer gives requests their prefix blocks. Block ids count up from 0 in
@@ -112,14 +91,13 @@ func newPrefixer(p scenarios.Prefix, blockTokens int, seed uint64) *prefixer {
 	}
 }
 
-// draw returns the ids of a prompt's blocks, and how many of them are shared. Membership and
-// group are drawn for every request, so that changing the share does not change the groups. The
+// draw returns the ids of a prompt's blocks. Membership and group are drawn for every request, so that changing the share does not change the groups. The
 // shared part is rounded to whole blocks and stays within the prompt's full blocks: a block that
 // other prompts extend cannot be partial.
-func (p *prefixer) draw(tokens int) (ids []uint64, shared int) {
+func (p *prefixer) draw(tokens int) []uint64 {
 	member := p.rng.Float64() < p.Share
 	group := p.rng.Float64()
-	ids = make([]uint64, ceilDiv(tokens, p.blockTokens))
+	ids, shared := make([]uint64, ceilDiv(tokens, p.blockTokens)), 0
 	if member && p.Groups > 0 {
 		g := min(int(group*float64(p.Groups)), p.Groups-1)
 		shared = int(math.Round(p.Fraction * float64(tokens) / float64(p.blockTokens)))
@@ -130,7 +108,7 @@ func (p *prefixer) draw(tokens int) (ids []uint64, shared int) {
 		ids[i] = p.next
 		p.next++
 	}
-	return ids, shared
+	return ids
 }
 
 // prefix returns the first n block ids of group g. Ids depend only on group and depth, so equal

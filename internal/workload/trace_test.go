@@ -1,11 +1,9 @@
 package workload
 
 import (
-	"bytes"
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +19,10 @@ func line(timestamp string) string {
 	return `{"timestamp": ` + timestamp + `, "input_length": 513, "output_length": 2, "hash_ids": [0, 1]}` + "\n"
 }
 
-func read(t *testing.T, text string, o ReadOptions) ([]TraceRow, TraceReport) {
+func read(t *testing.T, text string, o scenarios.Trace) ([]TraceRow, TraceReport) {
 	t.Helper()
-	rows, report, err := ReadTrace(strings.NewReader(text), "t.jsonl", o)
+	o.File = "t.jsonl"
+	rows, report, err := ReadTrace(strings.NewReader(text), &o)
 	require.NoError(t, err)
 	return rows, report
 }
@@ -57,7 +56,7 @@ func TestTimestampsCountFromTheFirst(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			rows, _ := read(t, tt.text, ReadOptions{})
+			rows, _ := read(t, tt.text, scenarios.Trace{})
 			assert.Equal(t, tt.want, times(rows))
 		})
 	}
@@ -93,14 +92,14 @@ func TestBadLinesAreRefusedByFileAndLine(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			text := line("0") + tt.bad
-			_, _, err := ReadTrace(strings.NewReader(text), "t.jsonl", ReadOptions{})
+			_, _, err := ReadTrace(strings.NewReader(text), &scenarios.Trace{File: "t.jsonl"})
 			require.ErrorContains(t, err, "t.jsonl:2: ")
 			require.ErrorContains(t, err, tt.want)
 
 			if !strings.HasSuffix(text, "\n") {
 				text += "\n"
 			}
-			rows, report := read(t, text+line("9"), ReadOptions{SkipBadLines: true})
+			rows, report := read(t, text+line("9"), scenarios.Trace{SkipBadLines: true})
 			assert.Equal(t, []time.Duration{0, 9 * time.Millisecond}, times(rows))
 			assert.Equal(t, 1, report.BadLines)
 			require.Len(t, report.BadExamples, 1)
@@ -112,7 +111,7 @@ func TestBadLinesAreRefusedByFileAndLine(t *testing.T) {
 func TestDisorderIsRefusedEvenWhenBadLinesAreSkipped(t *testing.T) {
 	t.Parallel()
 	for _, skip := range []bool{false, true} {
-		_, _, err := ReadTrace(strings.NewReader(line("0")+line("1000")+line("500")), "t.jsonl", ReadOptions{SkipBadLines: skip})
+		_, _, err := ReadTrace(strings.NewReader(line("0")+line("1000")+line("500")), &scenarios.Trace{File: "t.jsonl", SkipBadLines: skip})
 		require.ErrorContains(t, err, "t.jsonl:3: timestamp 500 is before line 2's 1000")
 		require.ErrorContains(t, err, "sort the file")
 	}
@@ -121,7 +120,7 @@ func TestDisorderIsRefusedEvenWhenBadLinesAreSkipped(t *testing.T) {
 func TestALineOfTenMegabytesIsRead(t *testing.T) {
 	t.Parallel()
 	long := strings.Replace(line("0"), "{", `{"note": "`+strings.Repeat("x", 10<<20)+`", `, 1)
-	rows, report := read(t, long+line("1"), ReadOptions{})
+	rows, report := read(t, long+line("1"), scenarios.Trace{})
 	assert.Len(t, rows, 2)
 	assert.Equal(t, 1, report.UnknownFields)
 }
@@ -131,14 +130,14 @@ func TestWindowAndLimit(t *testing.T) {
 	text := line("0") + line("1000") + line("2000") + line("3000") + "nonsense behind the window\n"
 	tests := []struct {
 		name    string
-		o       ReadOptions
+		o       scenarios.Trace
 		want    []time.Duration
 		outside int
 	}{
-		{"starts within", ReadOptions{Start: time.Second, Length: 2 * time.Second}, []time.Duration{time.Second, 2 * time.Second}, 1},
-		{"the end is excluded", ReadOptions{Length: time.Second}, []time.Duration{0}, 0},
-		{"at most two rows", ReadOptions{MaxRows: 2}, []time.Duration{0, time.Second}, 0},
-		{"two rows from the window", ReadOptions{Start: time.Second, MaxRows: 2}, []time.Duration{time.Second, 2 * time.Second}, 1},
+		{"starts within", scenarios.Trace{Start: time.Second, Length: 2 * time.Second}, []time.Duration{time.Second, 2 * time.Second}, 1},
+		{"the end is excluded", scenarios.Trace{Length: time.Second}, []time.Duration{0}, 0},
+		{"at most two rows", scenarios.Trace{MaxRequests: 2}, []time.Duration{0, time.Second}, 0},
+		{"two rows from the window", scenarios.Trace{Start: time.Second, MaxRequests: 2}, []time.Duration{time.Second, 2 * time.Second}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -221,19 +220,9 @@ func TestEmptyPromptsAreDropped(t *testing.T) {
 func TestRowsWithoutIDField(t *testing.T) {
 	t.Parallel()
 	s := replayOf(t, `{"timestamp": 0, "input_length": 191378, "output_length": 5}`+"\n")
-	s.Engine.BlockTokens = 16 // allowed: there are no ids, which stand for 512 tokens
 	reqs, report := generate(t, s, 1)
 	assert.Nil(t, reqs[0].Blocks)
 	assert.Equal(t, 1, report.Trace.WithoutIDs)
-}
-
-func TestIDsOfAnotherBlockSizeAreRefused(t *testing.T) {
-	t.Parallel()
-	s := replayOf(t, line("0"))
-	s.Engine.BlockTokens = 16
-	_, _, err := Generate(s, 1)
-	require.ErrorContains(t, err, "engine.blockTokens is 16")
-	require.ErrorContains(t, err, ".jsonl:1: ")
 }
 
 func TestPrefixConflictsAreCounted(t *testing.T) {
@@ -249,12 +238,12 @@ func TestArrivalsKeepOrScaleOrSpread(t *testing.T) {
 	t.Parallel()
 	text := strings.Repeat(line("0"), 20) + strings.Repeat(line("3000"), 20)
 	s := replayOf(t, text)
-	_, report := generate(t, s, 1)
+	reqs, report := generate(t, s, 1)
 	assert.Equal(t, 2, report.DistinctInstants, "ticks are kept")
-	assert.Equal(t, 3*time.Second, report.LastArrival)
+	assert.Equal(t, 3*time.Second, reqs[39].Arrival)
 
 	s.Workload.Trace.RateScale = 2
-	reqs, _ := generate(t, s, 1)
+	reqs, _ = generate(t, s, 1)
 	assert.Equal(t, 1500*time.Millisecond, reqs[39].Arrival, "twice as fast")
 
 	s.Workload.Trace.RateScale, s.Workload.Trace.Spread = 1, 3*time.Second
@@ -315,66 +304,6 @@ func TestTraceErrorsNameTheWayOut(t *testing.T) {
 	s.Workload.Trace.Start = time.Hour
 	_, _, err = Generate(s, 1)
 	require.ErrorContains(t, err, "no request in the window from 1h0m0s")
-
-	for _, change := range []func(*scenarios.Trace){
-		func(x *scenarios.Trace) { x.RateScale = 0 },
-		func(x *scenarios.Trace) { x.RateScale = math.NaN() },
-		func(x *scenarios.Trace) { x.Spread = -1 },
-		func(x *scenarios.Trace) { x.Start = -1 },
-	} {
-		s = replayOf(t, line("0"))
-		change(s.Workload.Trace)
-		_, _, err = Generate(s, 1)
-		require.ErrorContains(t, err, "workload.trace.")
-	}
-	s.Workload.Trace = nil
-	_, _, err = Generate(s, 1)
-	require.ErrorContains(t, err, "workload.trace is missing")
-}
-
-func TestGeneratedRequestsSurviveTheTraceFormat(t *testing.T) {
-	t.Parallel()
-	s := ragLike()
-	s.Workload.Synthetic.Requests = 300
-	reqs, _ := generate(t, s, 1)
-	rows, err := TraceRows(reqs, 512)
-	require.NoError(t, err)
-	var b bytes.Buffer
-	require.NoError(t, WriteTrace(&b, rows))
-	back, report := read(t, b.String(), ReadOptions{})
-	first := rows[0].At
-	for i := range rows {
-		rows[i].At -= first
-	}
-	assert.Equal(t, rows, back)
-	assert.Equal(t, 300, report.Rows)
-
-	_, err = TraceRows(reqs, 16)
-	require.ErrorContains(t, err, "blockTokens: 512")
-	slices.Reverse(rows)
-	require.ErrorContains(t, WriteTrace(&b, rows), "time order")
-}
-
-func TestStatisticsOfAHandWrittenTrace(t *testing.T) {
-	t.Parallel()
-	f, err := os.Open("testdata/hand.jsonl")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, f.Close()) }()
-	rows, _, err := ReadTrace(f, "hand.jsonl", ReadOptions{})
-	require.NoError(t, err)
-	// Counted by hand in testdata/README.md.
-	assert.Equal(t, Statistics{
-		Rows: 5, Span: 3 * time.Second, DistinctInstants: 2, LeastPerInstant: 2, MostPerInstant: 3,
-		MeanInput: 1280, MeanOutput: 3, OneTokenOutputs: 2,
-		Blocks: 14, DistinctIDs: 8, HitBlocks: 6, FullyCovered: 1,
-	}, Describe(rows))
-	assert.Zero(t, Describe(nil))
-
-	bare := Describe([]TraceRow{{InputTokens: 10}})
-	assert.Zero(t, bare.FullyCovered, "a row without ids is not covered")
-	assert.Equal(t, 1, bare.CountMismatches)
-	_, ok := bare.HitShare()
-	assert.False(t, ok, "no block, no share")
 }
 
 // TestKnownAnswersOfThePublicTraces needs Mooncake's FAST'25 traces, which are
@@ -387,39 +316,28 @@ func TestKnownAnswersOfThePublicTraces(t *testing.T) {
 		t.Skip("NETKVLAB_TRACES is not set: want the folder of Mooncake's FAST25-release/traces")
 	}
 	tests := []struct {
-		file                       string
-		rows, ids, covered, oneTok int
-		instants, fewest, most     int
-		hitShare, meanIn, meanOut  float64
+		file            string
+		rows, instants  int
+		meanIn, meanOut float64
 	}{
-		{"conversation_trace.jsonl", 12031, 182790, 118, 72, 1180, 2, 28, 0.3664, 12035, 343},
-		{"synthetic_trace.jsonl", 3993, 43924, 213, 4, 3982, 1, 0, 0.6396, 15325, 149},
+		{"conversation_trace.jsonl", 12031, 1180, 12035, 343},
+		{"synthetic_trace.jsonl", 3993, 3982, 15325, 149},
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
 			t.Parallel()
-			path := filepath.Join(dir, tt.file)
-			f, err := os.Open(path)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, f.Close()) }()
-			rows, _, err := ReadTrace(f, tt.file, ReadOptions{})
-			require.NoError(t, err)
-			s := Describe(rows)
-			t.Logf("%+v", s)
-			assert.Equal(t, []int{tt.rows, tt.ids, tt.covered, tt.oneTok, tt.instants, tt.fewest, 0},
-				[]int{s.Rows, s.DistinctIDs, s.FullyCovered, s.OneTokenOutputs, s.DistinctInstants, s.LeastPerInstant, s.CountMismatches})
-			share, ok := s.HitShare()
-			require.True(t, ok)
-			assert.InDelta(t, tt.hitShare, share, 0.00005)
-			assert.InDelta(t, tt.meanIn, s.MeanInput, 1)
-			assert.InDelta(t, tt.meanOut, s.MeanOutput, 1)
-			if tt.most > 0 {
-				assert.Equal(t, tt.most, s.MostPerInstant)
-			}
 			sc := replayOf(t, "")
-			sc.Workload.Trace.File, sc.Workload.Trace.Spread = path, 3*time.Second
-			_, report := generate(t, sc, 1)
-			assert.Zero(t, report.Trace.PrefixConflicts)
+			sc.Workload.Trace.File = filepath.Join(dir, tt.file)
+			reqs, report := generate(t, sc, 1)
+			assert.Len(t, reqs, tt.rows)
+			assert.Equal(t, tt.instants, report.DistinctInstants)
+			prompt, output := meanTokens(reqs)
+			assert.InDelta(t, tt.meanIn, prompt, 1)
+			assert.InDelta(t, tt.meanOut, output, 1)
+			r := report.Trace
+			assert.Zero(t, r.PrefixConflicts+r.SurplusIDs+r.MissingIDs+r.WithoutIDs, "each row has an id for each block")
+			sc.Workload.Trace.Spread = 3 * time.Second
+			_, report = generate(t, sc, 1)
 			assert.InDelta(t, tt.rows, report.DistinctInstants, 3)
 		})
 	}
