@@ -31,9 +31,11 @@ func TestEveryPairHasItsTiersPaths(t *testing.T) {
 				for slot, path := range paths {
 					require.Len(t, path, hops[tier])
 					names := p.PathNodes(path)
-					got, err := p.SlotVia(src, dst, names[1:len(names)-1])
-					require.NoError(t, err)
-					require.Equal(t, slot, got)
+					if slot == (i+j)%len(paths) { // one per pair: it looks through all paths
+						got, err := p.SlotVia(src, dst, names[1:len(names)-1])
+						require.NoError(t, err)
+						require.Equal(t, slot, got)
+					}
 					require.Equal(t, p.Nodes[src].Name, names[0])
 					require.Equal(t, p.Nodes[dst].Name, names[len(names)-1])
 					seen[strings.Join(names, " ")] = true

@@ -43,7 +43,8 @@
 //
 // # Where to start
 //
-// Network in network.go; events.go moves the clock, solve.go does the
-// water-filling. plan.go puts a fabric.Plan's links and equal-cost paths into
-// the network's terms, and the NetKV paper's own network without a topology. A Network is not safe for concurrent use; use one per goroutine.
+// Network in network.go; events.go moves the clock, table.go holds links and flows, solve.go does
+// the water-filling. plan.go puts a fabric.Plan's links and equal-cost paths into the network's
+// terms, and the NetKV paper's own network without a topology. A Network is not safe for concurrent
+// use; use one per goroutine.
 package flowsim

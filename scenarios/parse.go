@@ -49,7 +49,10 @@ func Load(ref string, settings ...string) (*Scenario, error) {
 	if s.Workload.Flows != nil {
 		s.Workload.Flows.File = s.Resolve(s.Workload.Flows.File)
 	}
-	return s, s.readWeights()
+	if err := s.readWeights(); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Resolve makes a file name of the scenario (Trace.File, Flows.File, Policy.Weights) usable:

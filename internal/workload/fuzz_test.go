@@ -29,10 +29,10 @@ func FuzzTraceLine(f *testing.F) {
 		if !(raw.timestamp >= 0 && raw.timestamp <= maxTimestamp) || math.IsInf(raw.timestamp, 0) {
 			t.Fatalf("timestamp %g", raw.timestamp)
 		}
-		if raw.input < 0 || raw.input > maxTokens || raw.output < 0 || raw.output > maxTokens {
-			t.Fatalf("lengths %d and %d", raw.input, raw.output)
+		row := raw.TraceRow
+		if row.InputTokens < 0 || row.InputTokens > maxTokens || row.OutputTokens < 0 || row.OutputTokens > maxTokens {
+			t.Fatalf("lengths %d and %d", row.InputTokens, row.OutputTokens)
 		}
-		row := TraceRow{Line: 1, InputTokens: raw.input, OutputTokens: raw.output, IDs: raw.ids}
 		again, err := json.Marshal(map[string]any{"timestamp": 0, "input_length": row.InputTokens, "output_length": row.OutputTokens, "hash_ids": row.IDs})
 		if err != nil {
 			t.Fatal(err)

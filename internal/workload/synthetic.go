@@ -91,9 +91,9 @@ func newPrefixer(p scenarios.Prefix, blockTokens int, seed uint64) *prefixer {
 	}
 }
 
-// draw returns the ids of a prompt's blocks. Membership and group are drawn for every request, so that changing the share does not change the groups. The
-// shared part is rounded to whole blocks and stays within the prompt's full blocks: a block that
-// other prompts extend cannot be partial.
+// draw returns the ids of a prompt's blocks. Membership and group are drawn for every request, so
+// that changing the share does not change the groups. The shared part is rounded to whole blocks
+// and stays within the prompt's full blocks: a block that other prompts extend cannot be partial.
 func (p *prefixer) draw(tokens int) []uint64 {
 	member := p.rng.Float64() < p.Share
 	group := p.rng.Float64()

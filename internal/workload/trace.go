@@ -34,22 +34,16 @@ const maxLine = 16 << 20
 // after the window are not checked.
 func ReadTrace(r io.Reader, o *scenarios.Trace) ([]TraceRow, TraceReport, error) {
 	t := traceReader{in: bufio.NewReaderSize(r, 1<<16), opts: o, report: TraceReport{File: o.File}}
-	for {
+	for done := false; !done; {
 		line, err := t.line()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err == nil {
-			var done bool
 			done, err = t.take(line)
-			if done {
-				break
-			}
 		}
-		if err != nil {
-			if err = t.tolerate(err); err != nil {
-				return nil, TraceReport{}, &InputError{File: o.File, Line: t.report.Lines, Err: err}
-			}
+		if err = t.tolerate(err); err != nil {
+			return nil, TraceReport{}, &InputError{File: o.File, Line: t.report.Lines, Err: err}
 		}
 	}
 	return t.rows, t.report, nil
@@ -129,9 +123,8 @@ func (t *traceReader) take(line []byte) (done bool, err error) {
 	if at >= 1<<63 {
 		return false, badLine{fmt.Errorf("timestamp %.16g is more than 292 years after the first, %.16g", raw.timestamp, t.first)}
 	}
-	row := TraceRow{
-		Line: t.report.Lines, At: time.Duration(at), InputTokens: raw.input, OutputTokens: raw.output, IDs: raw.ids,
-	}
+	row := raw.TraceRow
+	row.Line, row.At = t.report.Lines, time.Duration(at)
 	if t.opts.Length > 0 && row.At-t.opts.Start >= t.opts.Length {
 		return true, nil
 	}
@@ -147,7 +140,7 @@ func (t *traceReader) take(line []byte) (done bool, err error) {
 	return t.opts.MaxRequests > 0 && len(t.rows) >= t.opts.MaxRequests, nil
 }
 
-// tolerate counts a bad line if the options allow it, else returns the error.
+// tolerate counts a bad line if the options allow it, else returns the error, if any.
 func (t *traceReader) tolerate(err error) error {
 	const examples = 5
 	var bad badLine
@@ -178,12 +171,11 @@ type TraceRow struct {
 	IDs []uint64
 }
 
-// rawRow is a parsed line before the offset of the timestamps is known.
+// rawRow is a parsed line; its Line and At follow when the first timestamp is known.
 type rawRow struct {
-	timestamp     float64 // milliseconds
-	input, output int
-	ids           []uint64
-	unknown       bool // has fields beyond the format's
+	TraceRow
+	timestamp float64 // milliseconds
+	unknown   bool    // has fields beyond the format's
 }
 
 // maxTimestamp bounds timestamps to the milliseconds that a float64 represents exactly.
@@ -205,16 +197,16 @@ func parseLine(line []byte) (rawRow, error) {
 	if row.timestamp, err = number(fields, "timestamp", maxTimestamp); err != nil {
 		return rawRow{}, err
 	}
-	if row.input, err = tokens(fields, "input_length"); err != nil {
+	if row.InputTokens, err = tokens(fields, "input_length"); err != nil {
 		return rawRow{}, err
 	}
-	if row.output, err = tokens(fields, "output_length"); err != nil {
+	if row.OutputTokens, err = tokens(fields, "output_length"); err != nil {
 		return rawRow{}, err
 	}
 	known := 3
 	if ids, ok := fields["hash_ids"]; ok {
 		known++
-		if err := json.Unmarshal(ids, &row.ids); err != nil {
+		if err := json.Unmarshal(ids, &row.IDs); err != nil {
 			return rawRow{}, fmt.Errorf("hash_ids: want a list of whole numbers from 0 to 2^64-1: %w", jsonError(err))
 		}
 	}
