@@ -1,7 +1,112 @@
+// Package analysis computes the figures of a run from its records: the Summary, and the means,
+// percentiles, intervals and gains in it. Comparisons of runs (package compare) and the
+// attribution of the gap between the worlds (package attribution) use the same.
+//
+// A Summary is a pure function of records and Meta: the order of the records does not matter,
+// and every figure can be recomputed from requests.jsonl. What cannot be known is absent, never
+// 0 or NaN. Failures stay visible: failed requests miss their SLO, and each gain says how many
+// requests it could not compare.
+//
+// # Pairs
+//
+// Two runs of one seed have the same requests. So the differences per request show what differs
+// between the runs, and the randomness of the workload cancels. A comparison is a mean over the
+// requests that all sides have (Requests), or a ratio of such means, with an interval from the
+// same pairs.
+//
+// # Intervals
+//
+// Neighbouring requests share queues, so they do not count as independent. With fewer than
+// SeedsEnough seeds, each seed's pairs are cut into Batches equal parts in arrival order, and
+// the interval is Student's over the means of all batches. With more seeds it is Student's over
+// the seeds' means. A ratio of means is linearised first (the delta method): each request's
+// share in its error enters the batches. Three seeds alone have a t of 4.3, which would hide
+// effects that their hundreds of pairs show. The figures of a Summary, and those compared with
+// other requests, use the seeds' means from two seeds on.
+//
+// Data is not changed once made, so concurrent reading is safe. Start reading at Summarize and
+// at Figure.
 package analysis
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/netkvlab/netkvlab/internal/results"
+)
 
 // Change is the relative change from a baseline in per cent: negative is less.
 func Change(policy, baseline float64) float64 { return 100 * (policy/baseline - 1) }
+
+// Key names a request: the same in every world and under every policy.
+type Key struct {
+	Seed uint64
+	ID   int // its place in arrival order
+}
+
+func (k Key) compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Seed, other.Seed), cmp.Compare(k.ID, other.ID))
+}
+
+// Column holds one figure for each request that has it.
+type Column map[Key]float64
+
+// at returns the column's values of requests, all of which it must have.
+func (c Column) at(keys []Key) []float64 {
+	out := make([]float64, len(keys))
+	for i, k := range keys {
+		out[i] = c[k]
+	}
+	return out
+}
+
+// common lists the requests that all columns have, by seed and id. It is empty without columns.
+func common(columns ...Column) []Key {
+	if len(columns) == 0 {
+		return nil
+	}
+	var keys []Key
+	for k := range columns[0] {
+		if !slices.ContainsFunc(columns[1:], func(c Column) bool { _, has := c[k]; return !has }) {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, Key.compare)
+	return keys
+}
+
+// Cell names a column of a Table: a run (a world, a stage or a source), a policy and a metric.
+type Cell struct{ Run, Policy, Metric string }
+
+// Table holds the figures of runs.
+type Table map[Cell]Column
+
+// Times lists the metrics that are times, and whose gains are relative.
+func Times() []string { return []string{results.MetricTTFT, results.MetricTransfer} }
+
+// Add adds a completed request's times in ms; nil is none.
+func (t Table) Add(run, policy string, k Key, ttft, transfer *float64) {
+	for i, v := range []*float64{ttft, transfer} {
+		if v != nil {
+			t.set(Cell{run, policy, Times()[i]}, k, *v)
+		}
+	}
+}
+
+func (t Table) set(c Cell, k Key, value float64) {
+	if t[c] == nil {
+		t[c] = Column{}
+	}
+	t[c][k] = value
+}
+
+// Figure is the mean of a cell, or the gain over a baseline if one is named.
+func (t Table) Figure(c Cell, baseline string) Figure {
+	if baseline == "" {
+		return Figure{Unit: MS, Policy: t[c]}
+	}
+	return Figure{Unit: Percent, Policy: t[c], Baseline: t[Cell{c.Run, baseline, c.Metric}]}
+}
 
 // Unit is the unit of a figure.
 type Unit string
@@ -89,9 +194,9 @@ type pairs struct {
 }
 
 func (f Figure) on(keys []Key) pairs {
-	p := pairs{unit: f.Unit, policy: f.Policy.At(keys)}
+	p := pairs{unit: f.Unit, policy: f.Policy.at(keys)}
 	if f.Unit != MS {
-		p.baseline = f.Baseline.At(keys)
+		p.baseline = f.Baseline.at(keys)
 	}
 	return p
 }

@@ -1,6 +1,8 @@
 package analysis
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strconv"
 
@@ -10,20 +12,44 @@ import (
 // summarizeGroup computes the figures of one policy in one world. The records
 // are sorted by seed and request.
 func summarizeGroup(records []*results.Record, meta *results.Meta) *results.Group {
-	g := &results.Group{}
+	g := &results.Group{PeakTransfersIntoOne: peakTransfersInto(records)}
+	var met, all, hit, prompt int
+	var tiers [4]int
 	for _, r := range records {
 		count(g, r)
+		if judged(meta, r) {
+			all++
+			if attained(&meta.SLO, r) {
+				met++
+			}
+		}
+		if r.Status != results.Completed {
+			continue
+		}
+		if r.HasEngine() {
+			hit, prompt = hit+r.HitTokens, prompt+r.PromptTokens
+		}
+		if r.Tier >= 0 && r.Tier < len(tiers) {
+			tiers[r.Tier]++
+			g.Transfers++
+		}
 	}
-	g.TTFT = describe(columnOf(records, completed(ttft)))
-	g.TBT = describe(columnOf(records, completed(tbt)))
-	g.Transfer = describe(columnOf(records, completed(transfer)))
-	g.Queue = describe(columnOf(records, completed(queue)))
-	g.Prefill = describe(columnOf(records, completed(prefill)))
-	g.Decision = describe(columnOf(records, completed(decision)))
-	g.SLOAttainment = attainment(records, meta)
-	g.TierShare, g.Transfers = tierShare(records)
-	g.HitShare = hitShare(records)
-	g.PeakTransfersIntoOne = peakTransfersInto(records)
+	g.SLOAttainment = figure(all > 0, float64(met)/float64(all))
+	g.HitShare = figure(prompt > 0, float64(hit)/float64(prompt))
+	if g.Transfers > 0 {
+		g.TierShare = map[string]float64{} // with all tiers, so that the shares sum to 1
+		for t, n := range tiers {
+			g.TierShare[strconv.Itoa(t)] = float64(n) / float64(g.Transfers)
+		}
+	}
+	g.TTFT = describe(records, func(r *results.Record) *float64 { return r.TTFTMS })
+	g.TBT = describe(records, func(r *results.Record) *float64 { return r.TBTMS })
+	// A transfer that moved nothing, since the whole prompt was cached, counts with its time of 0: it was saved.
+	g.Transfer = describe(records, func(r *results.Record) *float64 { return &r.TransferMS })
+	g.Queue = describe(records, func(r *results.Record) *float64 { return figure(r.HasEngine(), r.PrefillWaitMS+r.DecodeWaitMS) })
+	g.Prefill = describe(records, func(r *results.Record) *float64 { return figure(r.HasEngine(), r.PrefillMS) })
+	// Absent where nothing was decided or decisions were not timed.
+	g.Decision = describe(records, func(r *results.Record) *float64 { return figure(r.DecisionUS > 0, r.DecisionUS) })
 	switch {
 	case len(records) == 0:
 		g.Reason = "no request was submitted"
@@ -31,6 +57,14 @@ func summarizeGroup(records []*results.Record, meta *results.Meta) *results.Grou
 		g.Reason = "no request completed"
 	}
 	return g
+}
+
+// figure is nil where there is none.
+func figure(known bool, value float64) *float64 {
+	if !known {
+		return nil
+	}
+	return &value
 }
 
 // count adds one record to the counters.
@@ -57,114 +91,73 @@ func count(g *results.Group, r *results.Record) {
 	g.Retransmits += int64(r.Retransmits)
 }
 
-// A measure takes one figure from a record; false when it has none.
-type measure func(*results.Record) (float64, bool)
-
-func ttft(r *results.Record) (float64, bool) { return optional(r.TTFTMS) }
-func tbt(r *results.Record) (float64, bool)  { return optional(r.TBTMS) }
-
-// transfer measures every completed request. If the whole prompt was cached, nothing was moved
-// and the time of 0 counts: a transfer was saved.
-func transfer(r *results.Record) (float64, bool) { return r.TransferMS, true }
-
-func queue(r *results.Record) (float64, bool)   { return r.PrefillWaitMS + r.DecodeWaitMS, r.HasEngine() }
-func prefill(r *results.Record) (float64, bool) { return r.PrefillMS, r.HasEngine() }
-
-// decision is absent where nothing was decided or decisions were not timed.
-func decision(r *results.Record) (float64, bool) { return r.DecisionUS, r.DecisionUS > 0 }
-
-func optional(v *float64) (float64, bool) {
-	if v == nil {
-		return 0, false
-	}
-	return *v, true
-}
-
-// completed limits a measure to completed records.
-func completed(m measure) measure {
-	return func(r *results.Record) (float64, bool) {
+// describe summarises a figure of the completed records that have it; nil when none has.
+func describe(records []*results.Record, of func(*results.Record) *float64) *results.Stats {
+	var keys []Key
+	var values []float64
+	for _, r := range records {
 		if r.Status != results.Completed {
-			return 0, false
-		}
-		return m(r)
-	}
-}
-
-// columnOf measures sorted records.
-func columnOf(records []*results.Record, m measure) Column {
-	var c Column
-	for _, r := range records {
-		if v, ok := m(r); ok {
-			c.keys, c.values = append(c.keys, Key{r.Seed, r.ID}), append(c.values, v)
-		}
-	}
-	return c
-}
-
-// describe is nil when there is no value.
-func describe(c Column) *results.Stats {
-	if len(c.keys) == 0 {
-		return nil
-	}
-	e := estimate(mean(c.values), c.keys, c.values, seedsAlone)
-	sorted := slices.Sorted(slices.Values(c.values))
-	return &results.Stats{
-		N: len(sorted), Mean: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N,
-		Min: sorted[0], P50: Percentile(sorted, 50), P90: Percentile(sorted, 90), P99: Percentile(sorted, 99), Max: sorted[len(sorted)-1],
-	}
-}
-
-// attainment is nil when no request is judged.
-func attainment(records []*results.Record, meta *results.Meta) *float64 {
-	var met, all int
-	for _, r := range records {
-		if !judged(meta, r) {
 			continue
 		}
-		all++
-		if attained(&meta.SLO, r) {
-			met++
+		if v := of(r); v != nil {
+			keys, values = append(keys, keyOf(r)), append(values, *v)
 		}
 	}
-	return ratio(met, all)
-}
-
-// tierShare counts completed requests by the tier between prefill and decode. All four tiers are
-// present, so that the shares sum to 1.
-func tierShare(records []*results.Record) (map[string]float64, int) {
-	var n [4]int
-	total := 0
-	for _, r := range records {
-		if r.Status == results.Completed && r.Tier >= 0 && r.Tier < len(n) {
-			n[r.Tier]++
-			total++
-		}
-	}
-	if total == 0 {
-		return nil, 0
-	}
-	out := make(map[string]float64, len(n))
-	for t, c := range n {
-		out[strconv.Itoa(t)] = float64(c) / float64(total)
-	}
-	return out, total
-}
-
-func hitShare(records []*results.Record) *float64 {
-	var hit, prompt int
-	for _, r := range records {
-		if r.Status == results.Completed && r.HasEngine() {
-			hit += r.HitTokens
-			prompt += r.PromptTokens
-		}
-	}
-	return ratio(hit, prompt)
-}
-
-// ratio returns a/b, or nil when b is 0.
-func ratio(a, b int) *float64 {
-	if b == 0 {
+	if len(keys) == 0 {
 		return nil
 	}
-	return new(float64(a) / float64(b))
+	e := estimate(mean(values), keys, values, seedsAlone)
+	slices.Sort(values)
+	return &results.Stats{
+		N: len(values), Mean: e.Value, CI95: e.CI95, CIMethod: e.Method, CIN: e.N,
+		Min: values[0], P50: Percentile(values, 50), P90: Percentile(values, 90), P99: Percentile(values, 99), Max: values[len(values)-1],
+	}
+}
+
+// attained reports whether a request met every threshold. A threshold of 0 is no threshold. An
+// answer of one token has no time between tokens, so it cannot miss that threshold.
+func attained(slo *results.SLO, r *results.Record) bool {
+	return r.Status == results.Completed && r.TTFTMS != nil &&
+		(slo.TTFT <= 0 || *r.TTFTMS <= results.MS(slo.TTFT)) &&
+		(slo.TBT <= 0 || r.TBTMS == nil || *r.TBTMS <= results.MS(slo.TBT))
+}
+
+// judged reports whether a request counts for the SLO: all do, except those without an engine
+// and those that an interruption cut off.
+func judged(meta *results.Meta, r *results.Record) bool {
+	return r.HasEngine() && (!meta.Interrupted || r.Status != results.Incomplete)
+}
+
+// peakTransfersInto is the largest number of transfers into one decode instance at once, over
+// all seeds. It shows when decisions crowd on one instance, because of old state or equal views.
+// Transfers that moved nothing or never completed do not count. A transfer that starts in the
+// nanosecond in which another ends does not overlap it.
+func peakTransfersInto(records []*results.Record) int {
+	type target struct {
+		seed   uint64
+		decode string
+	}
+	type edge struct {
+		at int64 // ns since the trial's start
+		by int   // 1 where a transfer starts, -1 where it ends
+	}
+	edges := map[target][]edge{}
+	nanoseconds := func(ms float64) int64 { return int64(math.Round(ms * 1e6)) }
+	for _, r := range records {
+		from, to := nanoseconds(r.TransferStartMS), nanoseconds(r.TransferEndMS())
+		if r.Decode != "" && r.PayloadBytes != 0 && r.TransferMS > 0 && to > from {
+			k := target{r.Seed, r.Decode}
+			edges[k] = append(edges[k], edge{from, 1}, edge{to, -1})
+		}
+	}
+	peak := 0
+	for _, e := range edges {
+		slices.SortFunc(e, func(a, b edge) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.by, b.by)) })
+		n := 0
+		for _, x := range e {
+			n += x.by
+			peak = max(peak, n)
+		}
+	}
+	return peak
 }

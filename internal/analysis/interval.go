@@ -11,10 +11,8 @@ const (
 	// Batches is the number of batches of neighbouring requests per seed.
 	Batches = 10
 	// SeedsEnough is the number of seeds from which an interval uses their means, for paired
-	// requests.
-	SeedsEnough = 10
-	// seedsAlone is the same for requests that are not paired.
-	seedsAlone = 2
+	// requests; seedsAlone is the same for requests that are not paired.
+	SeedsEnough, seedsAlone = 10, 2
 )
 
 // The methods of an interval.
@@ -46,7 +44,7 @@ func estimate(value float64, keys []Key, shares []float64, seedsEnough int) Esti
 
 // interval computes the interval from parts that vary independently around the value.
 func interval(value float64, parts []float64, method string) Estimate {
-	if half, ok := halfWidth(parts); ok {
+	if _, half := Mean(parts); !math.IsNaN(half) {
 		return Estimate{Value: value, CI95: &half, Method: method, N: len(parts)}
 	}
 	return Estimate{Value: value}
@@ -97,29 +95,21 @@ func Independent(b, a Estimate) Estimate {
 }
 
 // Mean is the mean of independent values and the half width of its 95% interval by Student's t,
-// which is NaN with fewer than two values. NaNs among the values are left out.
+// t(0.975, n-1) x s / sqrt(n), which is NaN with fewer than two values. NaNs among the values are
+// left out.
 func Mean(values []float64) (m, ci95 float64) {
 	known := slices.DeleteFunc(slices.Clone(values), math.IsNaN)
-	half, ok := halfWidth(known)
-	if !ok {
-		half = math.NaN()
-	}
-	return mean(known), half
-}
-
-// halfWidth is t(0.975, n-1) x s / sqrt(n); false with fewer than two values.
-func halfWidth(x []float64) (float64, bool) {
-	n := float64(len(x))
+	m = mean(known)
+	n := float64(len(known))
 	if n < 2 {
-		return 0, false
+		return m, math.NaN()
 	}
-	m := mean(x)
 	var squares float64
-	for _, v := range x {
+	for _, v := range known {
 		squares += (v - m) * (v - m)
 	}
 	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile(0.975)
-	return t * math.Sqrt(squares/(n-1)/n), true
+	return m, t * math.Sqrt(squares/(n-1)/n)
 }
 
 // mean is NaN without values. It adds in order, so that results have the same bits on every
@@ -133,7 +123,7 @@ func mean(x []float64) float64 {
 }
 
 // Percentile returns the p-th percentile (0..100) of at least one sorted value, by linear
-// interpolation between the closest ranks the default of numpy. (gonum does not have it: its
+// interpolation between the closest ranks, the default of numpy. (gonum does not have it: its
 // LinInterp puts p at n p, not at (n-1) p.)
 func Percentile(sorted []float64, p float64) float64 {
 	pos := float64(len(sorted)-1) * p / 100

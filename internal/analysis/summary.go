@@ -3,6 +3,7 @@ package analysis
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -27,24 +28,22 @@ func Summarize(records []results.Record, meta results.Meta) *results.Summary {
 		Policies: order(meta.Policies, sorted, func(r *results.Record) string { return r.Policy }), Worlds: map[string]map[string]*results.Group{},
 		Methods: methods(),
 	}
-	byGroup := map[groupKey][]*results.Record{}
+	type group struct{ world, policy string }
+	byGroup := map[group][]*results.Record{}
 	for _, r := range sorted {
-		k := groupKey{r.World, r.Policy}
+		k := group{r.World, r.Policy}
 		byGroup[k] = append(byGroup[k], r)
 	}
 	for _, w := range order(meta.Worlds, sorted, func(r *results.Record) string { return r.World }) {
 		s.Worlds[w] = map[string]*results.Group{}
 		for _, p := range s.Policies {
-			s.Worlds[w][p] = summarizeGroup(byGroup[groupKey{w, p}], &meta)
+			s.Worlds[w][p] = summarizeGroup(byGroup[group{w, p}], &meta)
 		}
 	}
-	s.Gains = computeGains(byGroup, s, &meta)
+	s.Gains = computeGains(sorted, s, &meta)
 	judge(s, sorted)
 	return s
 }
-
-// groupKey is one row of the comparison.
-type groupKey struct{ world, policy string }
 
 // sortRecords returns the records by world, policy, seed and request, so that sums do not depend
 // on the order in which they finished.
@@ -53,29 +52,28 @@ func sortRecords(records []results.Record) []*results.Record {
 	for i := range records {
 		out[i] = &records[i]
 	}
-	slices.SortStableFunc(out, func(a, b *results.Record) int {
-		return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Policy, b.Policy),
-			cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortStableFunc(out, compare)
 	return out
 }
 
+func compare(a, b *results.Record) int {
+	return cmp.Or(cmp.Compare(a.World, b.World), cmp.Compare(a.Policy, b.Policy), keyOf(a).compare(keyOf(b)))
+}
+
+func keyOf(r *results.Record) Key { return Key{r.Seed, r.ID} }
+
 // order returns the given names, then those that only records know, sorted.
 func order(given []string, records []*results.Record, name func(*results.Record) string) []string {
+	known := map[string]bool{}
+	for _, r := range records {
+		known[name(r)] = true
+	}
 	out := []string{}
-	add := func(n string) {
+	for _, n := range slices.Concat(given, slices.Sorted(maps.Keys(known))) {
 		if !slices.Contains(out, n) {
 			out = append(out, n)
 		}
 	}
-	for _, n := range given {
-		add(n)
-	}
-	known := len(out)
-	for _, r := range records {
-		add(name(r))
-	}
-	slices.Sort(out[known:])
 	return out
 }
 
@@ -91,7 +89,7 @@ func judge(s *results.Summary, sorted []*results.Record) {
 		if err := r.Check(); err != nil {
 			note(err.Error())
 		}
-		if i > 0 && sameRequest(sorted[i-1], r) {
+		if i > 0 && compare(sorted[i-1], r) == 0 {
 			note(r.Key() + ": recorded twice")
 		}
 	}
@@ -106,10 +104,6 @@ func judge(s *results.Summary, sorted []*results.Record) {
 	}
 }
 
-func sameRequest(a, b *results.Record) bool {
-	return a.World == b.World && a.Policy == b.Policy && a.Seed == b.Seed && a.ID == b.ID
-}
-
 // milliseconds renders the thresholds; 0 stays absent.
 func milliseconds(slo results.SLO) results.SLOMS {
 	var out results.SLOMS
@@ -120,20 +114,6 @@ func milliseconds(slo results.SLO) results.SLOMS {
 		out.TBTMS = new(results.MS(slo.TBT))
 	}
 	return out
-}
-
-// attained reports whether a request met every threshold. A threshold of 0 is no threshold. An
-// answer of one token has no time between tokens, so it cannot miss that threshold.
-func attained(slo *results.SLO, r *results.Record) bool {
-	return r.Status == results.Completed && r.TTFTMS != nil &&
-		(slo.TTFT <= 0 || *r.TTFTMS <= results.MS(slo.TTFT)) &&
-		(slo.TBT <= 0 || r.TBTMS == nil || *r.TBTMS <= results.MS(slo.TBT))
-}
-
-// judged reports whether a request counts for the SLO: all do, except those without an engine
-// and those that an interruption cut off.
-func judged(meta *results.Meta, r *results.Record) bool {
-	return r.HasEngine() && (!meta.Interrupted || r.Status != results.Incomplete)
 }
 
 // methods names the definitions behind the figures.
