@@ -83,7 +83,7 @@ const (
 	// least is the base of a port's relative error if the port should carry less.
 	least = 1 << 20
 	// frame and segment are a full segment's bytes on a link and of payload.
-	frame, segment = fabric.FrameBytes, 1448
+	frame, segment = fabric.FrameBytes, fabric.SegmentBytes
 )
 
 // Conserve compares the KV bytes that ports carried in a trial with the bytes that the records'
