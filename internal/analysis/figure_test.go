@@ -93,7 +93,7 @@ func TestGainIsTheRatioOfMeans(t *testing.T) {
 	assert.InDelta(t, -500, v, 1e-12)
 	_, ok = gain(of(5, 25), of(0, 0)).Value(keys)
 	assert.False(t, ok, "no gain over nothing")
-	_, ok = gain(of(5, 25), of(0, 0)).Estimate(keys)
+	_, ok = gain(of(5, 25), of(0, 0)).Estimate(keys, false)
 	assert.False(t, ok)
 	_, ok = ms(of(5, 25)).Value(nil)
 	assert.False(t, ok, "nothing has no mean")
@@ -125,10 +125,10 @@ func TestIntervalRestsOn(t *testing.T) {
 			assert.Equal(t, tt.method, e.Method)
 			assert.Equal(t, tt.means, e.N)
 			assert.Equal(t, tt.means > 0, e.CI95 != nil)
-			own, ok := ms(c).Estimate(common(c))
+			own, ok := ms(c).Estimate(common(c), false)
 			require.True(t, ok)
 			assert.Equal(t, tt.alone, own.N, "compared with other requests, what is random in a seed counts")
-			alone, ok := gain(c, d).Alone(common(c, d))
+			alone, ok := gain(c, d).Estimate(common(c, d), true)
 			require.True(t, ok)
 			assert.Equal(t, tt.alone, alone.N)
 		})
@@ -151,7 +151,7 @@ func TestIntervalsCoverTheTruth(t *testing.T) {
 			p2[k] += p[k]
 		}
 		keys := common(b, p)
-		e, _ := gain(p, b).Estimate(keys)
+		e, _ := gain(p, b).Estimate(keys, false)
 		if math.Abs(e.Value+100./3) <= *e.CI95 {
 			gains++
 		}

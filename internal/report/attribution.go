@@ -107,14 +107,10 @@ func (b *output) decisions(a *results.Attribution) {
 // luck finds the decisions step of a policy's mean transfer, if it was compared with other
 // draws.
 func luck(a *results.Attribution, policy string) *results.Step {
-	for i := range a.Means {
-		w := &a.Means[i]
-		if w.Policy != policy || w.Metric != results.MetricTransfer {
-			continue
-		}
-		for j := range w.Steps {
-			if s := &w.Steps[j]; s.Name == "decisions" && s.Wide != nil && s.WideCI95 != nil {
-				return s
+	for _, w := range a.Means {
+		for _, s := range w.Steps {
+			if w.Policy == policy && w.Metric == results.MetricTransfer && s.Name == "decisions" && s.Wide != nil && s.WideCI95 != nil {
+				return &s
 			}
 		}
 	}

@@ -87,11 +87,24 @@ func Transport(policies []string, all []Transfer, packet []results.Record) []res
 			completed[results.AllPolicies]++
 		}
 	}
+	type group struct{ policy, class string }
+	ratios, excess := map[group][]float64{}, map[group]float64{}
+	for i := range all {
+		t := &all[i]
+		for _, g := range []group{{t.policy, t.class}, {results.AllPolicies, t.class}} {
+			ratios[g] = append(ratios[g], t.packet/t.fluid)
+			excess[g] += t.packet - t.fluid
+		}
+	}
 	out := []results.TransportClass{}
 	for _, p := range append(slices.Clone(policies), results.AllPolicies) {
 		for _, c := range Classes() {
-			if row, ok := describe(all, p, c, completed[p]); ok {
-				out = append(out, row)
+			g := group{p, c}
+			if r := ratios[g]; r != nil {
+				slices.Sort(r)
+				out = append(out, results.TransportClass{
+					Policy: p, Class: c, N: len(r), P50: analysis.Percentile(r, 50), P90: analysis.Percentile(r, 90), ExcessMS: excess[g] / float64(completed[p]),
+				})
 			}
 		}
 	}
@@ -178,28 +191,6 @@ func apart(records []results.Record) []results.Record {
 		at += 2*took + room
 	}
 	return out
-}
-
-// describe summarises a class; false when it has no transfer.
-func describe(all []Transfer, policy, class string, completed int) (results.TransportClass, bool) {
-	row := results.TransportClass{Policy: policy, Class: class}
-	var ratios []float64
-	for i := range all {
-		t := &all[i]
-		if t.class != class || policy != results.AllPolicies && t.policy != policy {
-			continue
-		}
-		ratios = append(ratios, t.packet/t.fluid)
-		row.ExcessMS += t.packet - t.fluid
-	}
-	if len(ratios) == 0 {
-		return row, false
-	}
-	slices.Sort(ratios)
-	row.N = len(ratios)
-	row.P50, row.P90 = analysis.Percentile(ratios, 50), analysis.Percentile(ratios, 90)
-	row.ExcessMS /= float64(completed)
-	return row, true
 }
 
 // CheckAlone compares the transfers that met no other with ideal; nil when there is none.

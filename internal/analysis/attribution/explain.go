@@ -115,25 +115,25 @@ func countDecisions(labels []string, packet, flow []results.Record) []results.De
 	}
 	out := make([]results.DecisionCount, len(labels))
 	for i, label := range labels {
-		c := &out[i]
-		c.Policy = label
-		for j := range packet {
-			r := &packet[j]
-			other := chosen[requestOf(r)]
-			if r.Policy != label || r.Decode == "" || other == "" {
-				continue
-			}
-			c.Requests++
-			if r.Decode == other {
-				continue
-			}
-			c.Different++
-			if first, ok := c.FirstDifferent[r.Seed]; !ok || r.ID < first {
-				if c.FirstDifferent == nil {
-					c.FirstDifferent = map[uint64]int{}
-				}
-				c.FirstDifferent[r.Seed] = r.ID
-			}
+		out[i].Policy = label
+	}
+	for i := range packet {
+		r := &packet[i]
+		other, at := chosen[requestOf(r)], slices.Index(labels, r.Policy)
+		if at < 0 || r.Decode == "" || other == "" {
+			continue
+		}
+		c := &out[at]
+		c.Requests++
+		if r.Decode == other {
+			continue
+		}
+		c.Different++
+		if c.FirstDifferent == nil {
+			c.FirstDifferent = map[uint64]int{}
+		}
+		if first, ok := c.FirstDifferent[r.Seed]; !ok || r.ID < first {
+			c.FirstDifferent[r.Seed] = r.ID
 		}
 	}
 	return out

@@ -137,11 +137,11 @@ func newRow(sources []*Source, different map[analysis.Key]bool, r Row) Row {
 	r.Unit, r.Paired, r.Values, r.Gaps = string(all[0].Unit), len(keys) > 0, []Value{}, []Value{}
 	var first analysis.Estimate
 	for i, f := range all {
-		own, estimate := keys, f.Estimate
+		own := keys
 		if !r.Paired {
-			own, estimate = analysis.Requests(f), f.Alone
+			own = analysis.Requests(f)
 		}
-		e, ok := estimate(own)
+		e, ok := f.Estimate(own, !r.Paired)
 		if !ok {
 			why := "no completed request with this figure"
 			if len(own) > 0 {
@@ -306,19 +306,13 @@ func scenarioDiff(a, b *results.Run) []string {
 		}
 	}
 	var out []string
-	more := 0
 	for _, k := range keys {
-		if x[k] == y[k] || k == "description" || k == "seeds" || k == "policies" {
-			continue
+		if x[k] != y[k] && k != "description" && k != "seeds" && k != "policies" {
+			out = append(out, fmt.Sprintf("%s %s, %s", k, value(x, k), value(y, k)))
 		}
-		if len(out) == most {
-			more++
-			continue
-		}
-		out = append(out, fmt.Sprintf("%s %s, %s", k, value(x, k), value(y, k)))
 	}
-	if more > 0 {
-		out = append(out, fmt.Sprintf("and %d more keys", more))
+	if more := len(out) - most; more > 0 {
+		out = append(out[:most], fmt.Sprintf("and %d more keys", more))
 	}
 	return out
 }

@@ -152,8 +152,8 @@ const (
 	columnPolicy   = "policy"
 	columnSeed     = "seed"
 	columnID       = "id"
-	columnTTFT     = "ttft_ms"
-	columnTransfer = "transfer_ms"
+	columnTTFT     = results.MetricTTFT
+	columnTransfer = results.MetricTransfer
 	columnStatus   = "status"
 )
 
