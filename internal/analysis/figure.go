@@ -16,9 +16,9 @@
 //
 // # Intervals
 //
-// Neighbouring requests share queues, so they do not count as independent. With fewer than
-// SeedsEnough seeds, each seed's pairs are cut into Batches equal parts in arrival order, and
-// the interval is Student's over the means of all batches. With more seeds it is Student's over
+// Neighbouring requests share queues, so they do not count as independent. The means of batches of
+// neighbours nearly are. With fewer than SeedsEnough seeds, each seed's pairs are cut into Batches equal
+// parts in arrival order, and the interval is Student's over the means of all batches. With more seeds it is Student's over
 // the seeds' means. A ratio of means is linearised first (the delta method): each request's
 // share in its error enters the batches. Three seeds alone have a t of 4.3, which would hide
 // effects that their hundreds of pairs show. The figures of a Summary, and those compared with
@@ -287,8 +287,7 @@ func interval(value float64, parts []float64, method string) Estimate {
 type run struct{ from, to int }
 
 // cut returns the runs for an interval: seeds, or batches inside each seed. A seed too short for
-// batches of two is one batch. Requests that share a queue depend on their neighbours; most of
-// this is within a batch, so the means of batches are nearly independent.
+// batches of two is one batch.
 func cut(keys []Key, seedsEnough int) (runs []run, method string) {
 	seeds := seedRuns(keys)
 	if len(seeds) >= seedsEnough {

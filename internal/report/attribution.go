@@ -175,7 +175,7 @@ func (b *output) classPoints(gains []results.Waterfall, classes []string) {
 			t.add(row...)
 		}
 	}
-	if !t.empty() {
+	if len(t.rows) > 1 {
 		b.WriteByte('\n')
 		b.table(t)
 	}

@@ -95,8 +95,6 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, row)
 }
 
-func (t *table) empty() bool { return len(t.rows) == 1 }
-
 // dropEmpty removes columns in which no row has a figure.
 func (t *table) dropEmpty() {
 	for c := len(t.columns) - 1; c >= 0; c-- {

@@ -106,7 +106,6 @@ type job struct {
 	stage  string
 	policy scenarios.Policy
 	seed   uint64
-	load   *trials.Load
 	packet []results.Record // the records whose decisions are repeated
 	redraw uint64           // number of the set of other tie-break draws; 0 means the requests' own
 }
@@ -140,12 +139,6 @@ func makeJobs(c *trials.Cluster, packet []trial, wide []uint64) ([]job, []uint64
 		out = append(out, job{stage: stageDecisions, policy: p, seed: t.seed, packet: t.records})
 		for k := range draws {
 			out = append(out, job{stage: stageAgain(k), policy: p, seed: t.seed, redraw: uint64(k + 1)})
-		}
-	}
-	for i := range out {
-		var err error
-		if out[i].load, err = c.Load(out[i].seed); err != nil {
-			return nil, nil, err
 		}
 	}
 	return out, wide, nil
@@ -210,11 +203,12 @@ func run(ctx context.Context, flow trials.Flow, jobs []job, t analysis.Table) er
 
 // play makes one run.
 func (j *job) play(ctx context.Context, flow trials.Flow) ([]results.Record, error) {
-	c, load := flow.Cluster, j.load
-	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
-	if j.redraw > 0 {
-		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherDraws{own, j.redraw} }
+	c := flow.Cluster
+	load, err := c.Load(j.seed)
+	if err != nil {
+		return nil, err
 	}
+	t := trials.Trial{World: results.WorldFlow, Policy: j.policy, Seed: j.seed}
 	switch j.stage {
 	case stageTier:
 		flow.Paths, flow.Framing = flowworld.PathTier, 0
@@ -226,6 +220,8 @@ func (j *job) play(ctx context.Context, flow trials.Flow) ([]results.Record, err
 		}
 	case stageDecisions:
 		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return newRepeated(c.Plan, own, load.Requests, j.packet) }
+	default:
+		t.Wrap = func(own scheduler.Policy) scheduler.Policy { return &otherDraws{own, j.redraw} }
 	}
 	return trials.PlayLoad(ctx, flow, c, t, load)
 }
@@ -249,8 +245,8 @@ func drawAgain(requests []workload.Request, seed uint64) []workload.Request {
 // repeated is a policy that repeats the decisions of another run. Requests without a decision
 // there are decided by the policy that it replaces.
 type repeated struct {
+	scheduler.Policy
 	plan   *fabric.Plan
-	own    scheduler.Policy
 	choice map[uint64]int // decode instance by the request's tie-break draw
 }
 
@@ -261,7 +257,7 @@ func newRepeated(plan *fabric.Plan, own scheduler.Policy, requests []workload.Re
 	for i, id := range plan.Decode {
 		index[plan.Nodes[id].Name] = i
 	}
-	s := &repeated{plan: plan, own: own, choice: make(map[uint64]int, len(records))}
+	s := &repeated{Policy: own, plan: plan, choice: make(map[uint64]int, len(records))}
 	for i := range records {
 		r := &records[i]
 		d, ok := index[r.Decode]
@@ -272,13 +268,10 @@ func newRepeated(plan *fabric.Plan, own scheduler.Policy, requests []workload.Re
 	return s
 }
 
-// Name implements scheduler.Policy.
-func (s *repeated) Name() string { return s.own.Name() }
-
 // Pick implements scheduler.Policy. Where no instance is feasible none is chosen, as in any run.
 // An instance without room refuses the reservation, and the request waits.
 func (s *repeated) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
-	d, ok := s.own.Pick(r, st) // called even if its choice is not used: it may count its decisions
+	d, ok := s.Policy.Pick(r, st) // called even if its choice is not used: it may count its decisions
 	if !ok {
 		return d, false
 	}
@@ -298,16 +291,13 @@ func (s *repeated) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.De
 // that follows from them, are decided differently but equally well. The prefill instance, which
 // is chosen by the same draw, does not change.
 type otherDraws struct {
-	own  scheduler.Policy
+	scheduler.Policy
 	salt uint64
 }
-
-// Name implements scheduler.Policy.
-func (o *otherDraws) Name() string { return o.own.Name() }
 
 // Pick implements scheduler.Policy.
 func (o *otherDraws) Pick(r *scheduler.Request, st *scheduler.State) (scheduler.Decision, bool) {
 	other := *r
 	other.TieBreak = rand.NewPCG(r.TieBreak, o.salt).Uint64()
-	return o.own.Pick(&other, st)
+	return o.Policy.Pick(&other, st)
 }

@@ -34,13 +34,11 @@ func Classes() []string {
 	return []string{ClassAlone, ClassUnslowed, ClassAckPath, ClassNewcomer, ClassIncumbent, ClassBoth}
 }
 
-// slowedBy is how much longer a slowed transfer takes at least, as a share of its time alone.
-const slowedBy = 1e-3
-
-// The limits for lone transfers, relative to ideal, within which a run can be trusted.
 const (
-	aloneLimitP50Pct = 1
-	aloneLimitP99Pct = 10
+	// slowedBy is how much longer a slowed transfer takes at least, as a share of its time alone.
+	slowedBy = 1e-3
+	// The limits for lone transfers, relative to ideal, within which a run can be trusted.
+	aloneLimitP50Pct, aloneLimitP99Pct = 1, 10
 )
 
 // Transfer is one completed transfer with its class.
@@ -252,27 +250,29 @@ type span struct {
 func meetings(packet, replay []results.Record) []met {
 	out := make([]met, len(packet))
 	names := linkNames{}
+	there := func(s *results.StreamRecord) []string { return s.Path }
+	back := func(s *results.StreamRecord) []string { return s.BackPath }
 	spans := make([]span, 0, len(packet))
 	for i := range packet {
 		p := &packet[i]
 		if moved(p) {
 			end := max(p.TransferEndMS(), replay[i].TransferEndMS())
-			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p, wayThere), names.of(p, wayBack)})
+			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p, there), names.of(p, back)})
 		}
 	}
 	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
-	var there []*span
+	var active []*span
 	for i := range spans {
 		x := &spans[i]
-		there = slices.DeleteFunc(there, func(y *span) bool { return y.end <= x.start })
-		for _, y := range there {
+		active = slices.DeleteFunc(active, func(y *span) bool { return y.end <= x.start })
+		for _, y := range active {
 			if share(x.links, y.links) {
 				out[x.row].earlier, out[y.row].later = true, true
 			}
 			out[x.row].back = out[x.row].back || share(x.back, y.links)
 			out[y.row].back = out[y.row].back || share(y.back, x.links)
 		}
-		there = append(there, x)
+		active = append(active, x)
 	}
 	return out
 }
@@ -289,9 +289,6 @@ type linkName struct {
 	from, to string
 	nic      int
 }
-
-func wayThere(s *results.StreamRecord) []string { return s.Path }
-func wayBack(s *results.StreamRecord) []string  { return s.BackPath }
 
 // of lists the links of a transfer's streams in one direction, sorted, each once.
 func (l linkNames) of(r *results.Record, way func(*results.StreamRecord) []string) []int {
@@ -323,15 +320,5 @@ func backUnknown(r *results.Record) bool {
 
 // share reports whether two sorted lists have an element in common.
 func share(a, b []int) bool {
-	for i, j := 0, 0; i < len(a) && j < len(b); {
-		switch {
-		case a[i] == b[j]:
-			return true
-		case a[i] < b[j]:
-			i++
-		default:
-			j++
-		}
-	}
-	return false
+	return slices.ContainsFunc(a, func(x int) bool { _, found := slices.BinarySearch(b, x); return found })
 }

@@ -199,72 +199,73 @@ func differentRequests(sources []*Source) map[analysis.Key]bool {
 	return out
 }
 
-// notes lists what a reader of the figures must know.
+// noteList is what a reader of the figures must know.
+type noteList []string
+
+func (n *noteList) add(format string, args ...any) { *n = append(*n, fmt.Sprintf(format, args...)) }
+
 func notes(sources []*Source, policies []string, different map[analysis.Key]bool, c *Comparison) []string {
-	out := []string{}
+	out := noteList{}
 	for i, s := range sources {
-		out = append(out, s.condition(Letter(i))...)
+		out.condition(s, Letter(i))
 	}
 	for i, s := range sources[1:] {
-		out = append(out, s.otherThan(sources[0], Letter(i+1))...)
+		out.differences(sources[0], s, Letter(i+1))
 	}
 	for i, s := range sources {
 		if others := missing(s.info.Policies, policies); others != nil {
-			out = append(out, fmt.Sprintf("%s: not in all of them, and so left out: %s", Letter(i), strings.Join(others, ", ")))
+			out.add("%s: not in all of them, and so left out: %s", Letter(i), strings.Join(others, ", "))
 		}
 	}
 	if n := len(different); n > 0 {
-		out = append(out, fmt.Sprintf("%d pairs of seed and request name another request in another source (arrival or prompt differ); they are not paired", n))
+		out.add("%d pairs of seed and request name another request in another source (arrival or prompt differ); they are not paired", n)
 	}
-	return append(out, pairing(sources, c)...)
-}
-
-// condition returns the notes about one source.
-func (s *Source) condition(letter string) []string {
-	var out []string
-	if s.run != nil {
-		if s.run.Summary.Interrupted {
-			out = append(out, letter+": was interrupted; its figures cover what had finished by then")
-		}
-		if f := s.run.Summary.Fidelity; s.info.World == results.WorldPacket && f.Verdict != results.VerdictGood {
-			out = append(out, fmt.Sprintf("%s: fidelity %s: %s", letter, f.Verdict, strings.Join(f.Reasons, "; ")))
-		}
-	}
-	if s.ignored != nil {
-		out = append(out, fmt.Sprintf("%s: columns that mean nothing here: %s", letter, strings.Join(s.ignored, ", ")))
-	}
-	for _, p := range s.info.Policies {
-		if n := s.requests[p] - s.completed[p]; n > 0 {
-			out = append(out, fmt.Sprintf("%s: %s did not complete %d of %d requests, which are not compared", letter, p, n, s.requests[p]))
-		}
-	}
+	out.pairing(sources, c)
 	return out
 }
 
-// otherThan returns the notes about differences from the first source.
-func (s *Source) otherThan(first *Source, letter string) []string {
-	var out []string
+// condition adds the notes about one source.
+func (n *noteList) condition(s *Source, letter string) {
+	if s.run != nil {
+		if s.run.Summary.Interrupted {
+			n.add("%s: was interrupted; its figures cover what had finished by then", letter)
+		}
+		if f := s.run.Summary.Fidelity; s.info.World == results.WorldPacket && f.Verdict != results.VerdictGood {
+			n.add("%s: fidelity %s: %s", letter, f.Verdict, strings.Join(f.Reasons, "; "))
+		}
+	}
+	if s.ignored != nil {
+		n.add("%s: columns that mean nothing here: %s", letter, strings.Join(s.ignored, ", "))
+	}
+	for _, p := range s.info.Policies {
+		if lost := s.requests[p] - s.completed[p]; lost > 0 {
+			n.add("%s: %s did not complete %d of %d requests, which are not compared", letter, p, lost, s.requests[p])
+		}
+	}
+}
+
+// differences adds the notes about differences from the first source.
+func (n *noteList) differences(first, s *Source, letter string) {
 	if a, b := missing(first.info.Seeds, s.info.Seeds), missing(s.info.Seeds, first.info.Seeds); a != nil || b != nil {
-		out = append(out, fmt.Sprintf("other seeds: only A has %s; only %s has %s", list(a), letter, list(b)))
+		n.add("other seeds: only A has %s; only %s has %s", list(a), letter, list(b))
 	}
 	if s.run == nil || first.run == nil {
-		return out
+		return
 	}
 	if a, b := first.run.Summary, s.run.Summary; a.Version != b.Version {
-		out = append(out, fmt.Sprintf("other versions: A was made by netkvlab %s, %s by %s", a.Version, letter, b.Version))
+		n.add("other versions: A was made by netkvlab %s, %s by %s", a.Version, letter, b.Version)
 	}
 	if first.payload != s.payload {
 		alone := "A"
 		if s.payload {
 			alone = letter
 		}
-		out = append(out, fmt.Sprintf("%s was run without packets, so that its links carry payload at their full rate; packets, and a flow world beside them, carry frames: %.1f %% more",
-			alone, 100*(flowsim.FullSegmentFraming-1)))
+		n.add("%s was run without packets, so that its links carry payload at their full rate; packets, and a flow world beside them, carry frames: %.1f %% more",
+			alone, 100*(flowsim.FullSegmentFraming-1))
 	}
 	if keys := scenarioDiff(first.run, s.run); keys != nil {
-		out = append(out, fmt.Sprintf("other scenarios (A, %s): %s", letter, strings.Join(keys, "; ")))
+		n.add("other scenarios (A, %s): %s", letter, strings.Join(keys, "; "))
 	}
-	return out
 }
 
 // missing lists the elements of a that are not in b; nil if there are none.
@@ -347,30 +348,28 @@ func flatten(text []byte) map[string]string {
 }
 
 // pairing says which requests the rows use.
-func pairing(sources []*Source, c *Comparison) []string {
+func (n *noteList) pairing(sources []*Source, c *Comparison) {
 	left := make([]int, len(sources))
-	unpaired := 0
+	unpaired := false
 	for i := range c.Means {
 		r := &c.Means[i]
 		if r.Reason != "" {
 			continue
 		}
 		if !r.Paired {
-			unpaired++
+			unpaired = true
 			continue
 		}
 		for j, s := range sources {
 			left[j] = max(left[j], len(s.table[r.cell()])-r.Values[j].Requests)
 		}
 	}
-	var out []string
-	for j, n := range left {
-		if n > 0 {
-			out = append(out, fmt.Sprintf("%s: up to %d completed requests a policy have no completed counterpart in all others and are left out", Letter(j), n))
+	for j, requests := range left {
+		if requests > 0 {
+			n.add("%s: up to %d completed requests a policy have no completed counterpart in all others and are left out", Letter(j), requests)
 		}
 	}
-	if unpaired > 0 {
-		out = append(out, "no completed request is in all of them: each is over its own requests, and gaps are between independent runs, with wider intervals")
+	if unpaired {
+		n.add("no completed request is in all of them: each is over its own requests, and gaps are between independent runs, with wider intervals")
 	}
-	return out
 }

@@ -77,7 +77,7 @@ type Meter struct {
 	last  []Counters
 	lastT time.Duration // real
 	n     uint64
-	gauge gauge
+	gauge
 }
 
 // New returns a meter before its first poll.
@@ -133,10 +133,6 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	}
 	return congestion, rows, ok
 }
-
-// Accuracy compares the samples with the truth; zero where the ports cannot separate other
-// traffic from the transfers' own.
-func (m *Meter) Accuracy() Accuracy { return m.gauge.accuracy() }
 
 // Distort turns the true values of a poll into the oracle's: noise is added to each tier's
 // value, which stays within [0, 0.99], and ok is false for a lost poll. The n-th poll of a seed
@@ -227,7 +223,9 @@ func (g *gauge) add(at, staleness time.Duration, truth, said [4]float64, ok bool
 	}
 }
 
-func (g *gauge) accuracy() Accuracy {
+// Accuracy compares the samples with the truth; zero where the ports cannot separate other
+// traffic from the transfers' own.
+func (g *gauge) Accuracy() Accuracy {
 	a := Accuracy{Polls: g.polls, Truth: g.truth, Error: g.err}
 	for t := range a.Truth {
 		a.Truth[t] /= float64(max(1, g.polls))
