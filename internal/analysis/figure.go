@@ -87,20 +87,15 @@ type Table map[Cell]Column
 // Times lists the metrics that are times, and whose gains are relative.
 func Times() []string { return []string{results.MetricTTFT, results.MetricTransfer} }
 
-// Add adds a completed request's times in ms; nil is none.
-func (t Table) Add(run, policy string, k Key, ttft, transfer *float64) {
-	for i, v := range []*float64{ttft, transfer} {
-		if v != nil {
-			t.set(Cell{run, policy, Times()[i]}, k, *v)
-		}
+// Set sets the figure of a request in a cell; nil is none.
+func (t Table) Set(c Cell, k Key, value *float64) {
+	if value == nil {
+		return
 	}
-}
-
-func (t Table) set(c Cell, k Key, value float64) {
 	if t[c] == nil {
 		t[c] = Column{}
 	}
-	t[c][k] = value
+	t[c][k] = *value
 }
 
 // Figure is the mean of a cell, or the gain over a baseline if one is named.

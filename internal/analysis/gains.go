@@ -12,15 +12,17 @@ func computeGains(records []*results.Record, s *results.Summary, meta *results.M
 	metrics := []string{results.MetricTransfer}
 	t := Table{}
 	for _, r := range records {
+		set := func(metric string, value *float64) { t.Set(Cell{r.World, r.Policy, metric}, keyOf(r), value) }
 		if r.Status == results.Completed {
-			t.Add(r.World, r.Policy, keyOf(r), r.TTFTMS, &r.TransferMS)
+			set(results.MetricTTFT, r.TTFTMS)
+			set(results.MetricTransfer, &r.TransferMS)
 		}
 		if judged(meta, r) {
 			met := 0.0
 			if attained(&meta.SLO, r) {
 				met = 1
 			}
-			t.set(Cell{r.World, r.Policy, results.MetricSLO}, keyOf(r), met)
+			set(results.MetricSLO, &met)
 		}
 		if r.HasEngine() {
 			metrics = []string{results.MetricTTFT, results.MetricTransfer, results.MetricSLO}

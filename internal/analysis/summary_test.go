@@ -132,10 +132,10 @@ func TestOnlyTheSameSeedAndRequestMakeAPair(t *testing.T) {
 	baseline := []*results.Record{at(2, 0), at(3, 0), at(3, 1), at(3, 2), at(5, 1)}
 	table := Table{}
 	for _, r := range policy {
-		table.Add("flow", "a", keyOf(r), nil, &r.TransferMS)
+		table.Set(Cell{"flow", "a", results.MetricTransfer}, keyOf(r), &r.TransferMS)
 	}
 	for _, r := range baseline {
-		table.Add("flow", "b", keyOf(r), nil, &r.TransferMS)
+		table.Set(Cell{"flow", "b", results.MetricTransfer}, keyOf(r), &r.TransferMS)
 	}
 	f := table.Figure(Cell{"flow", "a", results.MetricTransfer}, "b")
 	keys := Requests(f)

@@ -104,12 +104,8 @@ func (e *Evidence) Merge(o *Evidence) {
 
 // mergeLoad weights shares by their numbers of windows.
 func mergeLoad(a, b host.Load) host.Load {
-	n := float64(a.Windows + b.Windows)
 	mean := func(x, y float64) float64 {
-		if n == 0 {
-			return x
-		}
-		return (x*float64(a.Windows) + y*float64(b.Windows)) / n
+		return (x*float64(a.Windows) + y*float64(b.Windows)) / float64(max(1, a.Windows+b.Windows))
 	}
 	return host.Load{
 		Windows: a.Windows + b.Windows, Busy: a.Busy + b.Busy, MemoryPressure: a.MemoryPressure + b.MemoryPressure,

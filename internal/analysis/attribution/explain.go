@@ -68,7 +68,8 @@ func seeds(records []results.Record) []uint64 {
 func add(t analysis.Table, stage string, records []results.Record) {
 	for i := range records {
 		if r := &records[i]; r.Status == results.Completed {
-			t.Add(stage, r.Policy, requestOf(r).Key, r.TTFTMS, &r.TransferMS)
+			t.Set(analysis.Cell{Run: stage, Policy: r.Policy, Metric: results.MetricTTFT}, requestOf(r).Key, r.TTFTMS)
+			t.Set(analysis.Cell{Run: stage, Policy: r.Policy, Metric: results.MetricTransfer}, requestOf(r).Key, &r.TransferMS)
 		}
 	}
 }

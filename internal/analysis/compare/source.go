@@ -60,12 +60,7 @@ func Load(name string) (*Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := ofRun(run, world)
-	if err != nil {
-		return nil, err
-	}
-	s.info.Name = name
-	return s, nil
+	return ofRun(name, run, world)
 }
 
 // worldNames is in the order in which a world is chosen if none is named.
@@ -79,7 +74,7 @@ func newSource(name string) *Source {
 }
 
 // ofRun takes one world's records out of a run.
-func ofRun(run *results.Run, world string) (*Source, error) {
+func ofRun(name string, run *results.Run, world string) (*Source, error) {
 	ran := map[string]bool{}
 	for i := range run.Records {
 		ran[run.Records[i].World] = true
@@ -95,7 +90,7 @@ func ofRun(run *results.Run, world string) (*Source, error) {
 	if !ran[world] {
 		return nil, fmt.Errorf("%s: no requests of the %s world: it has %s", run.Dir, world, strings.Join(slices.Sorted(maps.Keys(ran)), ", "))
 	}
-	s := newSource(run.Dir)
+	s := newSource(name)
 	s.run, s.payload = run, !ran[results.WorldPacket]
 	s.info.World, s.info.Scenario = world, run.Summary.Scenario
 	if world == results.WorldPacket {
@@ -133,7 +128,8 @@ func (s *Source) add(policy string, key analysis.Key, status string, ttft, trans
 	}
 	s.completed[policy]++
 	s.info.Completed++
-	s.table.Add("", policy, key, ttft, transfer)
+	s.table.Set(analysis.Cell{Policy: policy, Metric: results.MetricTTFT}, key, ttft)
+	s.table.Set(analysis.Cell{Policy: policy, Metric: results.MetricTransfer}, key, transfer)
 	if i, known := slices.BinarySearch(s.info.Seeds, key.Seed); !known {
 		s.info.Seeds = slices.Insert(s.info.Seeds, i, key.Seed)
 	}

@@ -143,7 +143,7 @@ func Distort(seed, poll uint64, noise, loss float64, truth [4]float64) (said [4]
 	draw := rand.New(rand.NewPCG(seed^h.Sum64(), poll))
 	lost := draw.Float64() < loss
 	for t := range truth {
-		said[t] = math.Max(0, math.Min(maxCongestion, truth[t]+noise*draw.NormFloat64()))
+		said[t] = max(0, min(maxCongestion, truth[t]+noise*draw.NormFloat64()))
 	}
 	return said, !lost
 }
@@ -175,15 +175,12 @@ type Accuracy struct {
 
 // Add includes another trial's accuracy: the means are over all polls of both.
 func (a *Accuracy) Add(b Accuracy) {
-	n := a.Polls + b.Polls
-	if n == 0 {
-		return
-	}
-	mix := func(x, y float64) float64 { return (x*float64(a.Polls) + y*float64(b.Polls)) / float64(n) }
+	n := float64(max(1, a.Polls+b.Polls))
+	mix := func(x, y float64) float64 { return (x*float64(a.Polls) + y*float64(b.Polls)) / n }
 	for t := range a.Truth {
 		a.Truth[t], a.Error[t] = mix(a.Truth[t], b.Truth[t]), mix(a.Error[t], b.Error[t])
 	}
-	a.Polls = n
+	a.Polls += b.Polls
 }
 
 // gauge compares each period's truth with the sample that was held during it.
