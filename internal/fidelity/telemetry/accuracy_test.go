@@ -27,7 +27,7 @@ func TestTheOraclesErrorIsThatOfWhatWasHeld(t *testing.T) {
 	} {
 		var g gauge
 		for i := range tt.truth {
-			g.add(time.Duration(i+1)*sec, tt.staleness, level(tt.truth[i]), level(tt.said[i]), tt.said[i] >= 0)
+			g.observe(time.Duration(i+1)*sec, tt.staleness, level(tt.truth[i]), level(tt.said[i]), tt.said[i] >= 0)
 		}
 		a := g.Accuracy()
 		assert.Equal(t, len(tt.truth), a.Polls, tt.name)

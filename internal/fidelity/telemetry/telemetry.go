@@ -129,7 +129,7 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	truth := congestion
 	congestion, ok = Distort(m.opt.Seed, m.n, m.opt.Noise, m.opt.Loss, congestion)
 	if m.opt.Separate {
-		m.gauge.add(paper, m.opt.Staleness, truth, congestion, ok)
+		m.observe(paper, m.opt.Staleness, truth, congestion, ok)
 	}
 	return congestion, rows, ok
 }
@@ -198,8 +198,8 @@ type sample struct {
 	said [4]float64
 }
 
-// add includes a poll; truth is the value over the period that ends with it.
-func (g *gauge) add(at, staleness time.Duration, truth, said [4]float64, ok bool) {
+// observe includes a poll; truth is the value over the period that ends with it.
+func (g *gauge) observe(at, staleness time.Duration, truth, said [4]float64, ok bool) {
 	middle := g.last + (at-g.last)/2
 	for len(g.coming) > 0 && g.coming[0].seen <= middle {
 		g.held, g.coming = &g.coming[0], g.coming[1:]
