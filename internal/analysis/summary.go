@@ -21,7 +21,9 @@ func Summarize(records []results.Record, meta results.Meta) *results.Summary {
 	s := &results.Summary{
 		Format: results.FormatVersion, Version: meta.Version, Scenario: meta.Scenario, Interrupted: meta.Interrupted,
 		Seeds: append([]uint64{}, meta.Seeds...), Scale: meta.Scale, Scaling: meta.Scaling,
-		SLO: results.SLOMS{TTFTMS: figure(meta.SLO.TTFT > 0, results.MS(meta.SLO.TTFT)), TBTMS: figure(meta.SLO.TBT > 0, results.MS(meta.SLO.TBT))},
+		SLO: results.SLOMS{ // a threshold of 0 stays absent
+			TTFTMS: optional(meta.SLO.TTFT > 0, results.MS(meta.SLO.TTFT)), TBTMS: optional(meta.SLO.TBT > 0, results.MS(meta.SLO.TBT)),
+		},
 		Fidelity: results.Fidelity{
 			Verdict: meta.Fidelity.Verdict,
 			Reasons: append([]string{}, meta.Fidelity.Reasons...), Notes: append([]string{}, meta.Fidelity.Notes...),
@@ -132,8 +134,8 @@ func summarizeGroup(records []*results.Record, meta *results.Meta) *results.Grou
 			g.Transfers++
 		}
 	}
-	g.SLOAttainment = figure(all > 0, float64(met)/float64(all))
-	g.HitShare = figure(prompt > 0, float64(hit)/float64(prompt))
+	g.SLOAttainment = optional(all > 0, float64(met)/float64(all))
+	g.HitShare = optional(prompt > 0, float64(hit)/float64(prompt))
 	if g.Transfers > 0 {
 		g.TierShare = map[string]float64{} // with all tiers, so that the shares sum to 1
 		for t, n := range tiers {
@@ -144,10 +146,10 @@ func summarizeGroup(records []*results.Record, meta *results.Meta) *results.Grou
 	g.TBT = describe(records, func(r *results.Record) *float64 { return r.TBTMS })
 	// A transfer that moved nothing, since the whole prompt was cached, counts with its time of 0: it was saved.
 	g.Transfer = describe(records, func(r *results.Record) *float64 { return &r.TransferMS })
-	g.Queue = describe(records, func(r *results.Record) *float64 { return figure(r.HasEngine(), r.PrefillWaitMS+r.DecodeWaitMS) })
-	g.Prefill = describe(records, func(r *results.Record) *float64 { return figure(r.HasEngine(), r.PrefillMS) })
+	g.Queue = describe(records, func(r *results.Record) *float64 { return optional(r.HasEngine(), r.PrefillWaitMS+r.DecodeWaitMS) })
+	g.Prefill = describe(records, func(r *results.Record) *float64 { return optional(r.HasEngine(), r.PrefillMS) })
 	// Absent where nothing was decided or decisions were not timed.
-	g.Decision = describe(records, func(r *results.Record) *float64 { return figure(r.DecisionUS > 0, r.DecisionUS) })
+	g.Decision = describe(records, func(r *results.Record) *float64 { return optional(r.DecisionUS > 0, r.DecisionUS) })
 	switch {
 	case len(records) == 0:
 		g.Reason = "no request was submitted"
@@ -157,8 +159,8 @@ func summarizeGroup(records []*results.Record, meta *results.Meta) *results.Grou
 	return g
 }
 
-// figure is nil where there is none.
-func figure(known bool, value float64) *float64 {
+// optional is nil where a value is not known.
+func optional(known bool, value float64) *float64 {
 	if !known {
 		return nil
 	}

@@ -115,16 +115,16 @@ func (t *table) drop(c int) {
 func (b *output) table(t *table) {
 	widths, total := t.widths()
 	for total > b.Width {
-		victim := -1
+		least := -1
 		for c, col := range t.columns {
-			if col.rank > 0 && (victim < 0 || col.rank >= t.columns[victim].rank) {
-				victim = c
+			if col.rank > 0 && (least < 0 || col.rank >= t.columns[least].rank) {
+				least = c
 			}
 		}
-		if victim < 0 {
+		if least < 0 {
 			break // the remaining columns are needed, even in a narrow window
 		}
-		t.drop(victim)
+		t.drop(least)
 		widths, total = t.widths()
 	}
 	for _, row := range t.rows {

@@ -101,7 +101,8 @@ func Transport(policies []string, all []Transfer, packet []results.Record) []res
 			if r := ratios[g]; r != nil {
 				slices.Sort(r)
 				out = append(out, results.TransportClass{
-					Policy: p, Class: c, N: len(r), P50: analysis.Percentile(r, 50), P90: analysis.Percentile(r, 90), ExcessMS: excess[g] / float64(completed[p]),
+					Policy: p, Class: c, N: len(r), P50: analysis.Percentile(r, 50), P90: analysis.Percentile(r, 90),
+					ExcessMS: excess[g] / float64(completed[p]),
 				})
 			}
 		}
