@@ -78,6 +78,9 @@ const MTU = 1500
 // MTU and the 14-byte header.
 const FrameBytes = MTU + 14
 
+// SegmentBytes is the payload of a full packet: the MTU without the headers of IP and of TCP with time stamps.
+const SegmentBytes = MTU - 52
+
 // Plan is a whole fabric. It is read-only once made and safe for concurrent use.
 type Plan struct {
 	// Lab is the scenario's name, which is the lab's default name.

@@ -33,7 +33,7 @@ pairs; whatever keeps runs from being compared is said.`,
 					return usagef("%w", err)
 				}
 			}
-			c, err := compare.Compare(sources, compare.Options{Baselines: baselines})
+			c, err := compare.Compare(sources, baselines...)
 			if err != nil {
 				return usagef("%w", err)
 			}

@@ -35,7 +35,7 @@ func (f *Fabric) Remarks() []string {
 // latencyRemark describes the latency of a plan's links; lack is why this kernel cannot
 // emulate any.
 func latencyRemark(p *fabric.Plan, lack error) string {
-	const floor = "the host's own forwarding, some 25 us a round trip"
+	const floor = "the host's own forwarding, about 25 us per round trip"
 	switch {
 	case lack != nil:
 		return fmt.Sprintf("link latency is not emulated, since this kernel cannot (%v); what remains is %s", lack, floor)

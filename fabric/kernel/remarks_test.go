@@ -25,15 +25,15 @@ func TestRemarksSayWhatIsEmulated(t *testing.T) {
 	}{
 		{
 			"microseconds", scenarios.TierLatency{Tier1: 3000, Tier2: 8000, Tier3: 15000}, nil,
-			"link latency is not emulated, since it is under 50µs on every path through a switch; what remains is the host's own forwarding, some 25 us a round trip",
+			"link latency is not emulated, since it is under 50µs on every path through a switch; what remains is the host's own forwarding, about 25 us per round trip",
 		},
 		{
 			"milliseconds", scenarios.TierLatency{Tier0: ms, Tier1: 3000, Tier2: 2 * ms, Tier3: 4 * ms}, nil,
-			"link latency is emulated, one way none at tier 0, none at tier 1, 2ms at tier 2, 4ms at tier 3; added to it is the host's own forwarding, some 25 us a round trip",
+			"link latency is emulated, one way none at tier 0, none at tier 1, 2ms at tier 2, 4ms at tier 3; added to it is the host's own forwarding, about 25 us per round trip",
 		},
 		{
 			"milliseconds that the kernel cannot", scenarios.TierLatency{Tier3: 4 * ms}, missing,
-			"link latency is not emulated, since this kernel cannot (netem: needs CONFIG_NET_SCH_NETEM: no such qdisc); what remains is the host's own forwarding, some 25 us a round trip",
+			"link latency is not emulated, since this kernel cannot (netem: needs CONFIG_NET_SCH_NETEM: no such qdisc); what remains is the host's own forwarding, about 25 us per round trip",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

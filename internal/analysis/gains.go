@@ -8,16 +8,23 @@ import (
 )
 
 // computeGains compares the policies of a summary in every world.
-func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, meta *results.Meta) []results.Gain {
-	measures := gainMeasures(meta)
+func computeGains(records []*results.Record, s *results.Summary, meta *results.Meta) []results.Gain {
 	metrics := []string{results.MetricTransfer}
-	columns := map[groupKey]map[string]Column{}
-	for k, records := range byGroup {
-		columns[k] = map[string]Column{}
-		for metric, m := range measures {
-			columns[k][metric] = columnOf(records, m)
+	t := Table{}
+	for _, r := range records {
+		set := func(metric string, value *float64) { t.Set(Cell{r.World, r.Policy, metric}, keyOf(r), value) }
+		if r.Status == results.Completed {
+			set(results.MetricTTFT, r.TTFTMS)
+			set(results.MetricTransfer, &r.TransferMS)
 		}
-		if slices.ContainsFunc(records, (*results.Record).HasEngine) {
+		if judged(meta, r) {
+			met := 0.0
+			if attained(&meta.SLO, r) {
+				met = 1
+			}
+			set(results.MetricSLO, &met)
+		}
+		if r.HasEngine() {
 			metrics = []string{results.MetricTTFT, results.MetricTransfer, results.MetricSLO}
 		}
 	}
@@ -30,14 +37,16 @@ func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, me
 			}
 			g := results.Gain{Policy: c[0], Baseline: c[1], Metric: m, Unit: string(unit), Worlds: map[string]results.GainBasis{}}
 			effects := map[string]*effect{}
-			for w := range s.Worlds {
-				policy, baseline := groupKey{w, c[0]}, groupKey{w, c[1]}
-				gain := Figure{unit, columns[policy][m], columns[baseline][m]}
+			for w, groups := range s.Worlds {
+				gain := t.Figure(Cell{w, c[0], m}, c[1])
+				gain.Unit = unit
 				e := gain.effect(Requests(gain))
 				effects[w] = e
+				policy, baseline := groups[c[0]].Requests, groups[c[1]].Requests
 				g.Worlds[w] = results.GainBasis{
-					Pairs: len(e.keys), PolicyNotCompleted: notCompleted(byGroup[policy]), BaselineNotCompleted: notCompleted(byGroup[baseline]),
-					CIMethod: e.Method, CIN: e.N, Reason: e.reason(m),
+					Pairs: len(e.keys), PolicyNotCompleted: policy.Submitted - policy.Completed,
+					BaselineNotCompleted: baseline.Submitted - baseline.Completed,
+					CIMethod:             e.Method, CIN: e.N, Reason: e.reason(m),
 				}
 			}
 			fill(&g, effects)
@@ -45,29 +54,6 @@ func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, me
 		}
 	}
 	return gains
-}
-
-// gainMeasures lists the measures of gains.
-func gainMeasures(meta *results.Meta) map[string]measure {
-	return map[string]measure{
-		results.MetricTTFT: completed(ttft), results.MetricTransfer: completed(transfer),
-		results.MetricSLO: func(r *results.Record) (float64, bool) {
-			if attained(&meta.SLO, r) {
-				return 1, judged(meta, r)
-			}
-			return 0, judged(meta, r)
-		},
-	}
-}
-
-func notCompleted(records []*results.Record) int {
-	n := 0
-	for _, r := range records {
-		if r.Status != results.Completed {
-			n++
-		}
-	}
-	return n
 }
 
 // Comparisons lists (policy, baseline) pairs in the order of the policies: each policy
@@ -94,7 +80,9 @@ type effect struct {
 	gain    Figure
 	keys    []Key
 	defined bool
-	bySeed  Column // each seed's gain, stored under its request 0; only seeds whose gain is defined
+	// ofSeed holds the gain of each of seeds, which are those whose gain is defined.
+	seeds  []uint64
+	ofSeed []float64
 }
 
 // effect computes the gain. Its interval is from the seeds' gains, or from a single seed's
@@ -108,11 +96,10 @@ func (f Figure) effect(keys []Key) *effect {
 	for _, r := range seedRuns(keys) {
 		p := all.part(r)
 		if base := p.base(); base != 0 {
-			e.bySeed.keys = append(e.bySeed.keys, Key{Seed: keys[r.from].Seed})
-			e.bySeed.values = append(e.bySeed.values, p.value(base))
+			e.seeds, e.ofSeed = append(e.seeds, keys[r.from].Seed), append(e.ofSeed, p.value(base))
 		}
 	}
-	parts := e.bySeed.values
+	parts := e.ofSeed
 	runs, method := cut(keys, seedsAlone)
 	if method == MethodBatches {
 		parts = nil
@@ -148,12 +135,14 @@ func (e *effect) reason(metric string) string {
 // onSeedsOf returns the effect over only the seeds of other, since with other seeds the
 // workloads would differ too. If it has no further seeds, it returns the effect itself.
 func (e *effect) onSeedsOf(other *effect) *effect {
-	if e == nil || other == nil || len(other.bySeed.keys) == 0 || len(within(e.bySeed.keys, other.bySeed)) == len(e.bySeed.keys) {
+	if e == nil || other == nil || len(other.seeds) == 0 {
 		return e
 	}
-	return e.gain.effect(slices.DeleteFunc(slices.Clone(e.keys), func(k Key) bool {
-		return !slices.Contains(other.bySeed.keys, Key{Seed: k.Seed})
-	}))
+	further := func(seed uint64) bool { return !slices.Contains(other.seeds, seed) }
+	if !slices.ContainsFunc(e.seeds, further) {
+		return e
+	}
+	return e.gain.effect(slices.DeleteFunc(slices.Clone(e.keys), func(k Key) bool { return further(k.Seed) }))
 }
 
 // fill writes the effect of each world and the values computed from them into the gain.
@@ -174,8 +163,20 @@ func fill(g *results.Gain, effects map[string]*effect) {
 	g.TransportPP = minus(g.PacketPct, g.ReplayPct)
 	g.DecisionsPP = minus(g.ReplayPct, flow.value())
 	if g.GapPP != nil {
-		g.GapCI95 = gapInterval(packet.bySeed, flow.bySeed)
+		g.GapCI95 = gapInterval(packet, flow)
 	}
+}
+
+// gapInterval is the interval of the gaps per seed, where both worlds have the same seeds.
+func gapInterval(packet, flow *effect) *float64 {
+	if !slices.Equal(packet.seeds, flow.seeds) {
+		return nil
+	}
+	gaps := slices.Clone(packet.ofSeed)
+	for i, gain := range flow.ofSeed {
+		gaps[i] -= gain
+	}
+	return interval(0, gaps, MethodSeeds).CI95
 }
 
 func minus(a, b *float64) *float64 {
@@ -183,16 +184,4 @@ func minus(a, b *float64) *float64 {
 		return nil
 	}
 	return new(*a - *b)
-}
-
-// gapInterval is the interval of the gaps per seed, where both worlds have the same seeds.
-func gapInterval(packet, flow Column) *float64 {
-	if !slices.Equal(packet.keys, flow.keys) {
-		return nil
-	}
-	gaps := slices.Clone(packet.values)
-	for i, gain := range flow.values {
-		gaps[i] -= gain
-	}
-	return interval(0, gaps, MethodSeeds).CI95
 }

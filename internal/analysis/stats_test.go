@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/netkvlab/netkvlab/internal/results"
 )
 
 func TestPercentileInterpolates(t *testing.T) {
@@ -33,7 +35,7 @@ func TestPercentileInterpolates(t *testing.T) {
 func TestIntervalOverSeedMeans(t *testing.T) {
 	t.Parallel()
 	// Means 1, 2, 3: s = 1, t(0.975, 2) = 4.30265 (any table), so 4.30265 / sqrt 3.
-	s := describe(values([]float64{0, 2}, []float64{2}, []float64{3, 3, 3}))
+	s := ofTransfers([]float64{0, 2}, []float64{2}, []float64{3, 3, 3})
 	require.NotNil(t, s.CI95)
 	assert.InDelta(t, 4.302652729911275/math.Sqrt(3), *s.CI95, 1e-9)
 	assert.Equal(t, MethodSeeds, s.CIMethod)
@@ -48,36 +50,41 @@ func TestIntervalOfOneSeedRestsOnBatches(t *testing.T) {
 	for i := range v {
 		v[i] = float64(i)
 	}
-	s := describe(values(v))
+	s := ofTransfers(v)
 	require.NotNil(t, s.CI95)
 	assert.Equal(t, MethodBatches, s.CIMethod)
 	assert.Equal(t, Batches, s.CIN)
 
-	few := describe(values(v[:19]))
+	few := ofTransfers(v[:19])
 	assert.Nil(t, few.CI95, "19 values make no ten batches of two")
 	assert.Empty(t, few.CIMethod)
 }
 
 func TestNoValueHasNoStatistics(t *testing.T) {
 	t.Parallel()
-	assert.Nil(t, describe(Column{}))
+	assert.Nil(t, ofTransfers())
 }
 
 // values makes a column of the values of seeds 1, 2 and so on.
-func values(seeds ...[]float64) Column {
-	figures := map[Key]float64{}
+// ofTransfers describes transfers that took the given times, by seed.
+func ofTransfers(seeds ...[]float64) *results.Stats {
+	var records []*results.Record
 	for i, v := range seeds {
 		for id := range v {
-			figures[Key{uint64(i + 1), id}] = v[id]
+			records = append(records, &results.Record{Seed: uint64(i + 1), ID: id, Status: results.Completed, TransferMS: v[id]})
 		}
 	}
-	return NewColumn(figures)
+	return describe(records, func(r *results.Record) *float64 { return &r.TransferMS })
 }
 
 func TestBatchesCoverEveryValueOnce(t *testing.T) {
 	t.Parallel()
 	for n := range 200 {
-		runs, method := cut(values(make([]float64, n), make([]float64, 3)).Keys(), 10)
+		keys := []Key{{1, 0}, {1, 1}, {1, 2}}
+		for id := range n {
+			keys = append(keys, Key{2, id})
+		}
+		runs, method := cut(keys, 10)
 		require.Equal(t, MethodBatches, method)
 		at := 0
 		for _, r := range runs {

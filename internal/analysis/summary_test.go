@@ -2,8 +2,10 @@ package analysis
 
 import (
 	"encoding/json"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -128,11 +130,18 @@ func TestOnlyTheSameSeedAndRequestMakeAPair(t *testing.T) {
 	}
 	policy := []*results.Record{at(1, 0), at(3, 0), at(3, 2), at(4, 1)}
 	baseline := []*results.Record{at(2, 0), at(3, 0), at(3, 1), at(3, 2), at(5, 1)}
-	p, b := columnOf(policy, transfer), columnOf(baseline, transfer)
-	keys := common(p, b)
+	table := Table{}
+	for _, r := range policy {
+		table.Set(Cell{"flow", "a", results.MetricTransfer}, keyOf(r), &r.TransferMS)
+	}
+	for _, r := range baseline {
+		table.Set(Cell{"flow", "b", results.MetricTransfer}, keyOf(r), &r.TransferMS)
+	}
+	f := table.Figure(Cell{"flow", "a", results.MetricTransfer}, "b")
+	keys := Requests(f)
 	assert.Equal(t, []Key{{3, 0}, {3, 2}}, keys)
-	assert.Equal(t, []float64{30, 32}, p.At(keys))
-	assert.Equal(t, []float64{30, 32}, b.At(keys))
+	assert.Equal(t, []float64{30, 32}, f.Policy.at(keys))
+	assert.Equal(t, []float64{30, 32}, f.Baseline.at(keys))
 }
 
 func TestGainOfEqualPoliciesIsZero(t *testing.T) {
@@ -241,12 +250,12 @@ func TestExplicitFlowsHaveTransfersOnly(t *testing.T) {
 
 func TestGapIntervalNeedsTheSameSeeds(t *testing.T) {
 	t.Parallel()
-	seeds := func(gains map[uint64]float64) Column {
-		figures := map[Key]float64{}
-		for seed, gain := range gains {
-			figures[Key{Seed: seed}] = gain
+	seeds := func(gains map[uint64]float64) *effect {
+		e := &effect{seeds: slices.Sorted(maps.Keys(gains))}
+		for _, seed := range e.seeds {
+			e.ofSeed = append(e.ofSeed, gains[seed])
 		}
-		return NewColumn(figures)
+		return e
 	}
 	packet := seeds(map[uint64]float64{1: -10, 2: -12})
 	assert.Nil(t, gapInterval(packet, seeds(map[uint64]float64{1: -9, 3: -11})))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/netkvlab/netkvlab/internal/results"
@@ -82,43 +81,30 @@ func PlayTrial(ctx context.Context, w trials.Flow, t trials.Trial) (TrialFigures
 	return Measure(records, results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT}), nil
 }
 
-// Measure computes the figures of one trial's records, as defined by Summarize but without
-// intervals, since one trial has none.
+// Measure computes the figures of one trial's records in any one world, as defined by Summarize
+// but without intervals, since one trial has none.
 func Measure(records []results.Record, slo results.SLO) TrialFigures {
-	const label = "trial"
-	rows := slices.Clone(records)
-	for i := range rows {
-		rows[i].Policy = label
+	g := summarizeGroup(sortRecords(records), &results.Meta{SLO: slo})
+	all := map[string]float64{}
+	for name, s := range map[string]*results.Stats{
+		"ttft": g.TTFT, "transfer": g.Transfer, "tbt": g.TBT, "queue": g.Queue, "prefill": g.Prefill, "decision": g.Decision,
+	} {
+		if s != nil {
+			all[name+"_mean"], all[name+"_p50"], all[name+"_p99"] = s.Mean, s.P50, s.P99
+		}
 	}
-	sum := Summarize(rows, results.Meta{SLO: slo, Policies: []string{label}, Worlds: []string{results.WorldFlow}})
-	g := sum.Worlds[results.WorldFlow][label]
+	for name, share := range map[string]*float64{"slo": g.SLOAttainment, "hit_share": g.HitShare} {
+		if share != nil {
+			all[name] = *share
+		}
+	}
+	for tier, share := range g.TierShare {
+		all["tier"+tier] = share
+	}
 	f := TrialFigures{Submitted: g.Requests.Submitted, Completed: g.Requests.Completed, Values: map[string]float64{}}
-	stats := func(name string, s *results.Stats, tails bool) {
-		if s == nil {
-			return
-		}
-		f.Values[name+"_mean"] = s.Mean
-		if tails {
-			f.Values[name+"_p50"], f.Values[name+"_p99"] = s.P50, s.P99
-		}
-	}
-	stats("ttft", g.TTFT, true)
-	stats("transfer", g.Transfer, true)
-	stats("tbt", g.TBT, false)
-	stats("queue", g.Queue, false)
-	stats("prefill", g.Prefill, false)
-	if g.Decision != nil {
-		f.Values["decision_mean"], f.Values["decision_p99"] = g.Decision.Mean, g.Decision.P99
-	}
-	if g.SLOAttainment != nil {
-		f.Values["slo"] = *g.SLOAttainment
-	}
-	if g.HitShare != nil {
-		f.Values["hit_share"] = *g.HitShare
-	}
-	for t := range 4 {
-		if g.Transfers > 0 {
-			f.Values[fmt.Sprintf("tier%d", t)] = g.TierShare[fmt.Sprint(t)]
+	for _, m := range Metrics() {
+		if v, ok := all[m.Name]; ok {
+			f.Values[m.Name] = v
 		}
 	}
 	return f

@@ -2,7 +2,10 @@ package analysis
 
 import (
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -85,6 +88,19 @@ func TestAScaleOfAutoNeedsNoHost(t *testing.T) {
 	c := small(t, "scale.rate=auto")
 	_, err := PlayTrial(t.Context(), c, trials.Trial{Policy: scenarios.NewPolicy("rr"), Seed: 1})
 	require.NoError(t, err)
+}
+
+func TestATrialIsMeasuredAlikeInEveryWorld(t *testing.T) {
+	t.Parallel()
+	slo := results.SLO{TTFT: time.Second}
+	rng := rand.New(rand.NewPCG(1, 1))
+	flow := []results.Record{madeRecord(rng, results.WorldFlow, "rr", 1, 0), madeRecord(rng, results.WorldFlow, "rr", 1, 1)}
+	packet := slices.Clone(flow)
+	packet[0].World, packet[1].World = results.WorldPacket, results.WorldPacket
+	f := Measure(packet, slo)
+	assert.Equal(t, 2, f.Completed)
+	assert.Positive(t, f.Value("transfer_mean"))
+	assert.Equal(t, Measure(flow, slo), f)
 }
 
 func TestMeasureOfNothingHasNoFigures(t *testing.T) {

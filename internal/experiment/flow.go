@@ -94,8 +94,7 @@ func (r *run) attribute(ctx context.Context) error {
 		return nil
 	}
 	r.opt.Progress.Phase("where the gap comes from")
-	e := &attribution.Experiment{Cluster: r.cluster, Flow: r.flow()}
-	a, err := attribution.Explain(ctx, e, r.records, analysis.Comparisons(r.cluster.Labels(), nil))
+	a, err := attribution.Explain(ctx, r.flow(), r.records, r.packet.transfers(), analysis.Comparisons(r.cluster.Labels(), nil))
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

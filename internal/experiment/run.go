@@ -82,7 +82,7 @@ func start(ctx context.Context, r *run) (*Outcome, error) {
 	if err := r.scaled(); err != nil {
 		runErr = errors.Join(runErr, err)
 	}
-	summary := analysis.Summarize(r.records, r.meta(context.WithoutCancel(ctx), runErr != nil))
+	summary := analysis.Summarize(r.records, r.meta(runErr != nil))
 	summary.Attribution = r.attribution
 	if err := w.Finish(summary); err != nil {
 		return nil, errors.Join(runErr, err)
@@ -179,14 +179,14 @@ func (r *run) scaled() (err error) {
 	return err
 }
 
-func (r *run) meta(ctx context.Context, interrupted bool) results.Meta {
+func (r *run) meta(interrupted bool) results.Meta {
 	s := r.cluster.Scenario
 	return results.Meta{
 		Version: r.opt.Version, Scenario: s.Name, Seeds: s.Seeds,
 		Scale:    results.Scale{Rate: r.cluster.Plan.Scale.Rate, Time: r.cluster.Plan.Scale.Time},
 		Scaling:  r.scaling,
 		SLO:      results.SLO{TTFT: s.SLO.TTFT, TBT: s.SLO.TBT},
-		Fidelity: r.fidelity(ctx, interrupted), Trials: r.packet.judged(), Interrupted: interrupted,
+		Fidelity: r.fidelity(interrupted), Trials: r.packet.judged(), Interrupted: interrupted,
 		Policies: r.cluster.Labels(), Worlds: r.opt.Worlds,
 	}
 }

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
@@ -12,30 +11,25 @@ import (
 )
 
 // fidelity is the verdict on the run so far.
-func (r *run) fidelity(ctx context.Context, interrupted bool) results.Fidelity {
+func (r *run) fidelity(interrupted bool) results.Fidelity {
 	if !r.emulated() {
 		return results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: r.remarks()}
 	}
-	f := fidelity.JudgeRun(r.packet.trials(), r.alone(ctx), interrupted)
+	f := fidelity.JudgeRun(r.packet.trials(), r.alone(), interrupted)
 	f.Notes = r.remarks()
 	return f
 }
 
 // alone checks the transfers of all trials that met no other; nil where this is not possible,
 // which is judged elsewhere.
-func (r *run) alone(ctx context.Context) *results.AloneCheck {
+func (r *run) alone() *results.AloneCheck {
 	if r.attribution != nil {
 		return r.attribution.Alone
 	}
-	packet, replay := r.packet.records(), r.packet.replays()
-	if r.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone || len(packet) != len(replay) {
+	if r.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone || len(r.packet.records()) != len(r.packet.replays()) {
 		return nil
 	}
-	_, alone, err := attribution.Transport(ctx, r.flow().Config, nil, packet, replay)
-	if err != nil {
-		return nil
-	}
-	return alone
+	return attribution.CheckAlone(r.packet.transfers())
 }
 
 // remarks are notes about the emulation for the reader, independent of the verdict.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -98,6 +99,12 @@ func (o *orderedWriter) records() (out []results.Record) {
 // replays returns the fluid counterparts of those records.
 func (o *orderedWriter) replays() (out []results.Record) {
 	o.each(func(_ int, p *Played) { out = append(out, p.Replay...) })
+	return out
+}
+
+// transfers returns the classes of the transfers of all trials.
+func (o *orderedWriter) transfers() (out []attribution.Transfer) {
+	o.each(func(_ int, p *Played) { out = append(out, p.Transfers...) })
 	return out
 }
 

@@ -1,7 +1,15 @@
+// Package fidelity judges whether the results of an emulated run can be trusted.
+//
+// When an emulation runs out of CPU, loses its shaping or sends flows over wrong paths, its
+// figures still look normal. Every run therefore gathers Evidence: before the trials (lone
+// transfers, the fabric against its plan), during them (idle windows, timers, queues, sockets)
+// and after them (bytes per link, transfers that met no other). Judge turns it into a verdict
+// with measured reasons. The package is pure.
 package fidelity
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
@@ -14,6 +22,9 @@ const (
 	// Shares of overloaded windows, and how many a trial of any length may have.
 	busyDegraded, busyInvalid = 0.02, 0.20
 	busyAllowed               = 2
+	// outsideIdle is the mean idle share that the host must have had without the CPU time of others,
+	// if these are to be the cause of overloaded windows.
+	outsideIdle = 0.25
 	// stealDegraded is the share of CPU time that a hypervisor took.
 	stealDegraded = 0.02
 	// lateDegraded is how late an agent's timer may be, in real time.
@@ -87,26 +98,20 @@ func (t *Transport) unexplained() float64 {
 	return max(0, float64(t.Retransmits)-explained) / float64(t.Segments)
 }
 
-func (t *Transport) limited() float64 {
-	if t.Busy <= 0 {
-		return 0
-	}
-	return float64(t.Limited) / float64(t.Busy)
-}
+func (t *Transport) limited() float64 { return float64(t.Limited) / float64(max(1, t.Busy)) }
 
-// Cause says where a reason comes from.
-type Cause int
+// cause says where a reason comes from.
+type cause int
 
-// The causes of a reason.
 const (
-	// Effect: a figure is wrong; the cause is not known.
-	Effect Cause = iota
-	// Inside: the experiment itself is the cause, such as a load that the host does not carry.
+	// effect: a figure is wrong; the cause is not known.
+	effect cause = iota
+	// inside: the experiment itself is the cause, such as a load that the host does not carry.
 	// Repeating the trial until it passes would bias the results.
-	Inside
-	// Outside: the cause is not the experiment, such as other processes, a hypervisor, or a CPU
+	inside
+	// outside: the cause is not the experiment, such as other processes, a hypervisor, or a CPU
 	// that stopped while the host was otherwise idle.
-	Outside
+	outside
 )
 
 // Judgement is the verdict on one trial.
@@ -116,24 +121,17 @@ type Judgement struct {
 	// of it. It may be repeated.
 	Spoiled bool
 
-	found map[check]bool // which checks (see below) gave a reason
+	found found
 }
 
-// check names a check that one trial may have too little data for.
-type check string
-
-const (
-	checkBusy       check = "busy"
-	checkBackground check = "background"
-	checkAlone      check = "alone"
-)
+// found says which of the checks that one trial may have too little data for gave a reason.
+type found struct{ busy, background, alone bool }
 
 // judge collects reasons.
 type judge struct {
-	results.Fidelity
-	cause           Cause // of the reasons that are added next
+	Judgement
+	cause           cause // of the reasons that are added next
 	inside, outside bool
-	found           map[check]bool
 }
 
 func (j *judge) add(verdict, format string, args ...any) {
@@ -141,36 +139,31 @@ func (j *judge) add(verdict, format string, args ...any) {
 		j.Verdict = verdict
 	}
 	j.Reasons = append(j.Reasons, fmt.Sprintf(format, args...))
-	j.inside = j.inside || j.cause == Inside
-	j.outside = j.outside || j.cause == Outside
+	j.inside = j.inside || j.cause == inside
+	j.outside = j.outside || j.cause == outside
 }
 
-// degraded and invalid add a reason.
-func (j *judge) degraded(format string, args ...any) {
-	j.add(results.VerdictDegraded, format, args...)
-}
+func (j *judge) degraded(format string, args ...any) { j.add(results.VerdictDegraded, format, args...) }
 
-func (j *judge) invalid(format string, args ...any) {
-	j.add(results.VerdictInvalid, format, args...)
-}
+func (j *judge) invalid(format string, args ...any) { j.add(results.VerdictInvalid, format, args...) }
 
-// note remembers that a check gave a reason, if there are more than n reasons now.
-func (j *judge) note(c check, n int) { j.found[c] = j.found[c] || len(j.Reasons) > n }
-
-// beyond adds a reason if a figure is above a limit.
-func (j *judge) beyond(figure, degraded, invalid float64, format string, args ...any) {
+// beyond adds a reason if a figure is above a limit, and reports whether it is.
+func (j *judge) beyond(figure, degraded, invalid float64, format string, args ...any) bool {
 	switch {
 	case invalid > 0 && figure > invalid:
 		j.invalid(format, args...)
 	case figure > degraded:
 		j.degraded(format, args...)
+	default:
+		return false
 	}
+	return true
 }
 
 // Judge returns the verdict on a trial and its reasons, the most serious kinds first.
 func Judge(e *Evidence) Judgement {
 	j := newJudge(e)
-	j.cause = Inside
+	j.cause = inside
 	for _, f := range e.Faults {
 		j.invalid("%s", f)
 	}
@@ -178,7 +171,7 @@ func Judge(e *Evidence) Judgement {
 		j.invalid("%d requests failed because a pair had no source port left on a path: a limit of the emulation, not of the network; lower the load or use more instances", e.PortFailures)
 	}
 	j.host(e)
-	j.cause = Effect
+	j.cause = effect
 	j.transport(&e.Transport)
 	j.ports(&e.Ports)
 	if e.Oracle.Polls >= enoughPolls {
@@ -188,23 +181,27 @@ func Judge(e *Evidence) Judgement {
 	if e.Alone != nil && e.Alone.N >= enoughAlone {
 		j.alone(e.Alone)
 	}
-	return Judgement{Fidelity: j.Fidelity, Spoiled: j.outside && !j.inside, found: j.found}
+	j.Spoiled = j.outside && !j.inside
+	return j.Judgement
 }
 
 func newJudge(e *Evidence) *judge {
-	return &judge{found: map[check]bool{}, Fidelity: results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: []string{}, Figures: figures(e)}}
+	f := results.Fidelity{Verdict: results.VerdictGood, Reasons: []string{}, Notes: []string{}, Figures: figures(e)}
+	return &judge{Judgement: Judgement{Fidelity: f}}
 }
 
 // host judges how the machine disturbed the trial. If a timer was late or a program did not run
 // although the run did not overload the host, the cause is outside.
 func (j *judge) host(e *Evidence) {
 	h := &e.Host
-	j.cause = Inside
+	j.cause = inside
 	if h.Err != nil {
 		j.degraded("the host's idle time could not be watched: %v", h.Err)
 	}
-	_, outside := cause(h)
-	if short(h, busyAllowed) && !outside {
+	// Others caused the windows without idle time if the host had enough of it without their CPU time.
+	_, others := h.Outside()
+	others = others && h.Idle+h.Others+h.Steal >= outsideIdle
+	if short(h, busyAllowed) && !others {
 		j.busy(h)
 	}
 	if h.SoftnetDrops > 0 {
@@ -214,9 +211,9 @@ func (j *judge) host(e *Evidence) {
 		j.degraded("the host's TCP memory was under pressure in %d of %d windows: raise net.ipv4.tcp_mem", h.MemoryPressure, h.Windows)
 	}
 	if !j.inside {
-		j.cause = Outside
+		j.cause = outside
 	}
-	if short(h, busyAllowed) && outside {
+	if short(h, busyAllowed) && others {
 		j.busy(h)
 	}
 	j.beyond(h.Steal, stealDegraded, 0, "a hypervisor took %.1f%% of the CPU time: give the machine CPUs of its own", 100*h.Steal)
@@ -235,7 +232,6 @@ func short(h *host.Load, allowed int) bool {
 
 // busy adds the reason that the host was short of CPU.
 func (j *judge) busy(h *host.Load) {
-	defer j.note(checkBusy, len(j.Reasons))
 	share := float64(h.Busy) / float64(h.Windows)
 	what := "short of CPU"
 	if share > busyInvalid {
@@ -245,18 +241,8 @@ func (j *judge) busy(h *host.Load) {
 	if text, ok := h.Outside(); ok {
 		advice = text + ": see to that, or raise scale.rate"
 	}
-	j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
+	j.found.busy = j.beyond(share, busyDegraded, busyInvalid, "the host was %s: under %.0f%% idle in %.1f%% of %d windows of %v; %s",
 		what, 100*host.BusyIdle, 100*share, h.Windows, host.Window, advice)
-}
-
-// outsideIdle decides whether others caused the windows without idle time: without their CPU
-// time the host must have had at least this mean idle share.
-const outsideIdle = 0.25
-
-// cause names what took the missing CPU time, if that was outside of the experiment.
-func cause(h *host.Load) (string, bool) {
-	text, ok := h.Outside()
-	return text, ok && h.Idle+h.Others+h.Steal >= outsideIdle
 }
 
 func (j *judge) transport(t *Transport) {
@@ -279,10 +265,10 @@ func (j *judge) ports(p *Ports) {
 }
 
 func (j *judge) background(e *Evidence) {
-	defer j.note(checkBackground, len(j.Reasons))
 	for tier, asked := range e.Asked {
-		if got := e.Oracle.Truth[tier]; asked > 0 {
-			j.beyond(abs(got/asked-1), backgroundDegraded, 0, "background used %.1f%% of the links of tier %d, %.1f%% were asked for", 100*got, tier, 100*asked)
+		if got := e.Oracle.Truth[tier]; asked > 0 && j.beyond(math.Abs(got/asked-1), backgroundDegraded, 0,
+			"background used %.1f%% of the links of tier %d, %.1f%% were asked for", 100*got, tier, 100*asked) {
+			j.found.background = true
 		}
 	}
 }
@@ -293,24 +279,22 @@ func (j *judge) calibration(c *results.Calibration) {
 		return
 	}
 	for _, l := range c.Lone {
-		j.beyond(abs(l.OffPct)/100, loneDegraded, loneInvalid, "a lone transfer over tier %d took %+.1f%% from ideal (median of %d)", l.Tier, l.OffPct, l.N)
+		j.beyond(math.Abs(l.OffPct)/100, loneDegraded, loneInvalid, "a lone transfer over tier %d took %+.1f%% from ideal (median of %d)", l.Tier, l.OffPct, l.N)
 	}
 	if p := c.Pair; p != nil {
-		j.beyond(abs(p.LastOffPct)/100, loneDegraded, loneInvalid, "two transfers on one link were done %+.1f%% from ideal: the link was not kept busy, or not shared", p.LastOffPct)
+		j.beyond(math.Abs(p.LastOffPct)/100, loneDegraded, loneInvalid, "two transfers on one link were done %+.1f%% from ideal: the link was not kept busy, or not shared", p.LastOffPct)
 	}
 }
 
 func (j *judge) alone(a *results.AloneCheck) {
-	defer j.note(checkAlone, len(j.Reasons))
-	j.beyond(a.P50Pct, a.LimitP50Pct, 0, "transfers that met no other were %.1f%% from ideal at the median, the limit is %g%%", a.P50Pct, a.LimitP50Pct)
+	j.found.alone = j.beyond(a.P50Pct, a.LimitP50Pct, 0, "transfers that met no other were %.1f%% from ideal at the median, the limit is %g%%", a.P50Pct, a.LimitP50Pct)
 	// The streams of one transfer share its NIC and perhaps more links, and TCP does not share
 	// evenly. So their tail does not show the quality of the emulation; the report prints it only.
-	if a.Streams == 1 {
-		j.beyond(a.P99Pct, a.LimitP99Pct, 0, "transfers that met no other were %.1f%% from ideal at the 99th percentile, the limit is %g%%", a.P99Pct, a.LimitP99Pct)
+	if a.Streams == 1 && j.beyond(a.P99Pct, a.LimitP99Pct, 0,
+		"transfers that met no other were %.1f%% from ideal at the 99th percentile, the limit is %g%%", a.P99Pct, a.LimitP99Pct) {
+		j.found.alone = true
 	}
 }
-
-func abs(x float64) float64 { return max(x, -x) }
 
 // figures returns the measured values for the verdict.
 func figures(e *Evidence) *results.FidelityFigures {

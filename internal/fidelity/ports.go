@@ -34,34 +34,32 @@ const backlogged = 10
 // send at once on top of its rate.
 func (p *Ports) Serve(ports []telemetry.PortRef, rows []telemetry.Row, timeScale float64, burst func(port int) int) {
 	type state struct {
-		at      time.Duration
-		bytes   uint64
-		queue   bool
-		seen    bool
-		windows int
-		best    float64
+		last    *telemetry.Row // nil before the first poll
+		windows int            // that began and ended with a queue
+		best    float64        // share of the rate in one of them
 	}
+	// One packet that waits for tokens is no queue: a port with slow flows always has one.
+	queued := func(r *telemetry.Row) bool { return r.Backlog > 2*uint64(burst(r.Port)) }
 	states := make([]state, len(ports))
-	for _, r := range rows {
+	for i := range rows {
+		r := &rows[i]
 		s := &states[r.Port]
-		// One packet that waits for tokens is no queue: a port with slow flows always has one.
-		queued := r.Backlog > 2*uint64(burst(r.Port))
-		if s.seen && r.At > s.at {
+		if s.last != nil && r.At > s.last.At {
 			elapsed := r.Since
 			if elapsed == 0 {
-				elapsed = time.Duration(float64(r.At-s.at) * timeScale)
+				elapsed = time.Duration(float64(r.At-s.last.At) * timeScale)
 			}
 			capacity := ports[r.Port].Rate.BytesPerSecond() * elapsed.Seconds()
-			bytes := float64(r.Bytes - s.bytes)
+			bytes := float64(r.Bytes - s.last.Bytes)
 			if excess := (bytes - float64(burst(r.Port))) / capacity; excess-1 > p.Excess {
 				p.Excess, p.ExcessAt = excess-1, ports[r.Port].Name
 			}
-			if s.queue && queued {
+			if queued(s.last) && queued(r) {
 				s.windows++
 				s.best = max(s.best, bytes/capacity)
 			}
 		}
-		s.at, s.bytes, s.queue, s.seen = r.At, r.Bytes, queued, true
+		s.last = r
 	}
 	for i := range states {
 		if s := &states[i]; s.windows >= backlogged && (p.Served == 0 || s.best < p.Served) {
@@ -83,7 +81,7 @@ const (
 	// least is the base of a port's relative error if the port should carry less.
 	least = 1 << 20
 	// frame and segment are a full segment's bytes on a link and of payload.
-	frame, segment = fabric.FrameBytes, 1448
+	frame, segment = fabric.FrameBytes, fabric.SegmentBytes
 )
 
 // Conserve compares the KV bytes that ports carried in a trial with the bytes that the records'

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/kvagent"
@@ -115,7 +116,7 @@ func (w *World) differs(ctx context.Context) (string, error) {
 func (w *World) transport(records []results.Record) error {
 	t, plan, o := &w.evidence.Transport, w.cluster.Plan, w.oracle
 	for i := range records {
-		t.Segments += records[i].MovedBytesEmulated / segmentBytes
+		t.Segments += records[i].MovedBytesEmulated / fabric.SegmentBytes
 		t.Retransmits += int64(records[i].Retransmits)
 	}
 	for _, nodePorts := range plan.Ports {
@@ -133,9 +134,6 @@ func (w *World) transport(records []results.Record) error {
 	w.evidence.Ports.Serve(o.ports, o.rows, plan.Scale.Time, func(port int) int { return plan.Egress(o.ports[port].Hop).Shape.BurstBytes })
 	return w.evidence.Ports.Conserve(plan, o.ports, w.carried, records)
 }
-
-// segmentBytes is the payload of a full segment.
-const segmentBytes = 1448
 
 // portFailures counts requests that found no free source port in the path table.
 func portFailures(records []results.Record) int {

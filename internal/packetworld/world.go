@@ -72,9 +72,11 @@ func (w *World) Use(ctx context.Context, c *trials.Cluster) (err error) {
 type Outcome struct {
 	Records []results.Record
 	// Replay is the fluid counterpart with the same decisions, starts and paths.
-	Replay   []results.Record
-	Links    []results.LinkSample
-	Evidence *fidelity.Evidence
+	Replay []results.Record
+	// Transfers are the completed transfers by class.
+	Transfers []attribution.Transfer
+	Links     []results.LinkSample
+	Evidence  *fidelity.Evidence
 }
 
 // Flow returns the flow world to compare this one with. Its links carry frames, so that a
@@ -211,14 +213,19 @@ func (w *World) watched(do func() error) error {
 
 // replay computes a trial's fluid counterpart, and adds its transfers that met no other to
 // the evidence.
-func (w *World) replay(ctx context.Context, t trials.Trial, out *Outcome) (err error) {
+func (w *World) replay(ctx context.Context, t trials.Trial, out *Outcome) error {
 	flow := w.Flow()
-	if out.Replay, err = flowworld.Replay(ctx, flow.Config(t.Seed), out.Records); err != nil {
+	replay, err := flowworld.Replay(ctx, flow.Config(t.Seed), out.Records)
+	if err != nil {
 		return err
 	}
-	if w.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone {
-		return nil // the bytes left after the prefill may be fewer than a port's burst
+	if out.Transfers, err = attribution.Classify(ctx, flow.Config, out.Records, replay); err != nil {
+		return err
 	}
-	_, w.evidence.Alone, err = attribution.Transport(ctx, flow.Config, nil, out.Records, out.Replay)
-	return err
+	out.Replay = replay
+	// With overlap, the bytes left after the prefill may be fewer than a port's burst.
+	if w.cluster.Scenario.Transfer.Overlap == scenarios.OverlapNone {
+		w.evidence.Alone = attribution.CheckAlone(out.Transfers)
+	}
+	return nil
 }

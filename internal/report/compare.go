@@ -1,9 +1,9 @@
 package report
 
 import (
-	"bytes"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 )
@@ -11,7 +11,7 @@ import (
 // Compare prints the sources, each policy's mean and each gain in all of them, the gaps to the
 // first source, and what limits the comparison.
 func Compare(w io.Writer, c *compare.Comparison, o Options) error {
-	var b bytes.Buffer
+	b := newOutput(o)
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		text := fmt.Sprintf("%s  %s", compare.Letter(i), s.Name)
@@ -21,29 +21,26 @@ func Compare(w io.Writer, c *compare.Comparison, o Options) error {
 		if s.Verdict != "" {
 			text += ", fidelity " + s.Verdict
 		}
-		wrap(&b, fmt.Sprintf("%s; %d of %d requests completed", text, s.Completed, s.Requests), "", o.width())
+		b.wrap("", "%s; %d of %d requests completed", text, s.Completed, s.Requests)
 	}
 	b.WriteByte('\n')
-	wrap(&b, "mean times in paper ms, ± half width of the 95 % interval", "", o.width())
-	rows(&b, "policy", c, c.Means, o)
+	b.wrap("", "mean times in paper ms, ± half width of the 95 %% interval")
+	b.compared("policy", c, c.Means)
 	if len(c.Gains) > 0 {
 		b.WriteByte('\n')
-		wrap(&b, "gains (negative is faster) in %, and gaps in percentage points", "", o.width())
-		rows(&b, "policy vs baseline", c, c.Gains, o)
+		b.wrap("", "gains (negative is faster) in %%, and gaps in percentage points")
+		b.compared("policy vs baseline", c, c.Gains)
 	}
 	if len(c.Notes) > 0 {
 		b.WriteByte('\n')
 	}
 	for _, n := range c.Notes {
-		wrap(&b, "note: "+n, "", o.width())
+		b.wrap("", "note: %s", n)
 	}
-	if _, err := w.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("print comparison: %w", err)
-	}
-	return nil
+	return b.print(w, "comparison")
 }
 
-func rows(b *bytes.Buffer, what string, c *compare.Comparison, list []compare.Row, o Options) {
+func (b *output) compared(what string, c *compare.Comparison, list []compare.Row) {
 	columns := []column{{head: what, left: true}, {head: "metric", left: true}}
 	for i := range c.Sources {
 		columns = append(columns, column{head: compare.Letter(i)})
@@ -55,45 +52,31 @@ func rows(b *bytes.Buffer, what string, c *compare.Comparison, list []compare.Ro
 	once := nameOnce()
 	for i := range list {
 		r := &list[i]
-		t.add(compareRow(r, once(r.Policy, r.Baseline), len(c.Sources))...)
+		cells := []string{once(r.Policy, r.Baseline), metricName(r.Metric)}
+		if r.Reason != "" {
+			t.add(append(cells, slices.Repeat([]string{"-"}, 2*len(c.Sources))...)...)
+			continue
+		}
+		for _, v := range r.Values {
+			if r.Baseline == "" {
+				cells = append(cells, interval(v.Value, v.CI95))
+			} else {
+				cells = append(cells, change(&v.Value, v.CI95, ""))
+			}
+		}
+		for _, v := range r.Gaps {
+			cells = append(cells, change(&v.Value, v.CI95, ""))
+		}
+		requests := fmt.Sprint(r.Values[0].Requests)
+		if !r.Paired {
+			requests = "unpaired"
+		}
+		t.add(append(cells, requests)...)
 	}
-	t.render(b, o.width())
+	b.table(t)
 	for i := range list {
 		if r := &list[i]; r.Reason != "" {
-			wrap(b, fmt.Sprintf("%s %s: %s", r.Policy, metricName(r.Metric), r.Reason), "  ", o.width())
+			b.wrap("  ", "%s %s: %s", r.Policy, metricName(r.Metric), r.Reason)
 		}
 	}
-}
-
-func compareRow(r *compare.Row, name string, sources int) []string {
-	cells := []string{name, metricName(r.Metric)}
-	if r.Reason != "" {
-		for range 2 * sources {
-			cells = append(cells, "-")
-		}
-		return cells
-	}
-	for _, v := range r.Values {
-		cells = append(cells, measured(v, r.Baseline != ""))
-	}
-	for _, v := range r.Gaps {
-		cells = append(cells, change(&v.Value, v.CI95, ""))
-	}
-	requests := fmt.Sprint(r.Values[0].Requests)
-	if !r.Paired {
-		requests = "unpaired"
-	}
-	return append(cells, requests)
-}
-
-// measured is a mean in ms, or a gain in per cent.
-func measured(v compare.Value, gain bool) string {
-	if gain {
-		return change(&v.Value, v.CI95, "")
-	}
-	d := decimals(v.Value)
-	if v.CI95 == nil {
-		return fmt.Sprintf("%.*f ± ?", d, v.Value)
-	}
-	return fmt.Sprintf("%.*f ± %.*f", d, v.Value, d, *v.CI95)
 }

@@ -141,15 +141,6 @@ func TestReportsMatchTheirGoldenFiles(t *testing.T) {
 	}
 }
 
-func TestColourIsForTerminalsOnly(t *testing.T) {
-	t.Parallel()
-	var plain, color bytes.Buffer
-	require.NoError(t, Text(&plain, bothWorlds(), Options{}))
-	require.NoError(t, Text(&color, bothWorlds(), Options{Color: true}))
-	assert.NotContains(t, plain.String(), "\x1b")
-	assert.Contains(t, color.String(), "\x1b[32mgood\x1b[0m")
-}
-
 func TestEmptySummaryPrints(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer

@@ -1,145 +1,137 @@
+// Package report renders results as the text tables that the command line prints. It computes no
+// figures; they all come from a results.Summary or from records. Output depends only on the
+// input (no clock, no terminal query), so the same run prints the same bytes.
 package report
 
 import (
-	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/netkvlab/netkvlab/internal/results"
 )
-
-// defaultWidth fits half a screen, and a log in CI.
-const defaultWidth = 100
 
 // Options say how to render.
 type Options struct {
 	// Width is the terminal's width in columns; 0 means 100. Tables drop their less important
 	// columns to stay within it.
 	Width int
-	// Color marks verdicts with ANSI colours. Set it only for a terminal.
-	Color bool
 	// Folder is the run folder's path, shown at the end; empty shows none.
 	Folder string
-}
-
-func (o Options) width() int {
-	if o.Width <= 0 {
-		return defaultWidth
-	}
-	return o.Width
 }
 
 // Text prints the summary of a run: one table per world with one row per policy, the paired
 // gains, the fidelity verdict and the path of the run folder. A missing figure shows as "-",
 // with its reason below the table.
 func Text(w io.Writer, s *results.Summary, o Options) error {
-	var b bytes.Buffer
-	heading(&b, s, o)
+	b := newOutput(o)
+	b.heading(s)
 	for _, world := range worlds(s) {
-		fmt.Fprintf(&b, "\n%s\n", worldTitle(world))
-		policyTable(s, world).render(&b, o.width())
-		reasons(&b, s, world, o.width())
+		fmt.Fprintf(b, "\n%s\n", cmp.Or(worldTitles[world], world+" world"))
+		b.policies(s, s.Worlds[world])
 	}
-	gains(&b, s, o)
-	attribution(&b, s, o)
-	verdict(&b, s, o)
+	b.gains(s)
+	b.attribution(s.Attribution)
+	b.verdict(s)
 	if o.Folder != "" {
-		fmt.Fprintf(&b, "\nrun folder: %s\n", o.Folder)
+		fmt.Fprintf(b, "\nrun folder: %s\n", o.Folder)
 	}
-	if _, err := w.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("print report: %w", err)
-	}
-	return nil
+	return b.print(w, "report")
 }
 
 // heading prints what ran and the units of the figures.
-func heading(b *bytes.Buffer, s *results.Summary, o Options) {
+func (b *output) heading(s *results.Summary) {
 	noun := "seeds"
 	if len(s.Seeds) == 1 {
 		noun = "seed"
 	}
-	wrap(b, fmt.Sprintf("%s: %s %s; netkvlab %s", s.Scenario, noun, seedList(s.Seeds), s.Version), "", o.width())
-	wrap(b, fmt.Sprintf("scale: S = %s (emulated bytes and rates are the paper's / S), T = %s (emulated seconds are the paper's x T)",
-		plain(s.Scale.Rate), plain(s.Scale.Time)), "", o.width())
-	wrap(b, "times are paper milliseconds, mean ± half width of its 95 % interval; moved counts emulated bytes; SLO "+thresholds(s.SLO), "", o.width())
+	b.wrap("", "%s: %s %s; netkvlab %s", s.Scenario, noun, seedList(s.Seeds), s.Version)
+	b.wrap("", "scale: S = %s (emulated bytes and rates are the paper's / S), T = %s (emulated seconds are the paper's x T)",
+		plain(s.Scale.Rate), plain(s.Scale.Time))
+	var slo []string
+	for _, t := range []struct {
+		name string
+		ms   *float64
+	}{{"TTFT", s.SLO.TTFTMS}, {"TBT", s.SLO.TBTMS}} {
+		if t.ms != nil {
+			slo = append(slo, t.name+" <= "+plain(*t.ms)+" ms")
+		}
+	}
+	b.wrap("", "times are paper milliseconds, mean ± half width of its 95 %% interval; moved counts emulated bytes; SLO %s",
+		cmp.Or(strings.Join(slo, ", "), "has no threshold"))
 	if s.Interrupted {
-		wrap(b, "INTERRUPTED: the figures cover what had finished by then", "", o.width())
+		b.wrap("", "INTERRUPTED: the figures cover what had finished by then")
 	}
 }
 
 func seedList(seeds []uint64) string {
-	text := make([]string, len(seeds))
-	for i, seed := range seeds {
-		text[i] = fmt.Sprint(seed)
-	}
-	return strings.Join(text, ", ")
+	return strings.ReplaceAll(strings.Trim(fmt.Sprint(seeds), "[]"), " ", ", ")
 }
 
-func thresholds(slo results.SLOMS) string {
-	var parts []string
-	if slo.TTFTMS != nil {
-		parts = append(parts, "TTFT <= "+plain(*slo.TTFTMS)+" ms")
-	}
-	if slo.TBTMS != nil {
-		parts = append(parts, "TBT <= "+plain(*slo.TBTMS)+" ms")
-	}
-	if parts == nil {
-		return "has no threshold"
-	}
-	return strings.Join(parts, ", ")
+// worldOrder is the order of the known worlds.
+var worldOrder = []string{results.WorldPacket, results.WorldFlow, results.WorldReplay}
+
+var worldTitles = map[string]string{
+	results.WorldPacket: "packet world (TCP over the emulated fabric)",
+	results.WorldFlow:   "flow world (max-min fair fluid model)",
+	results.WorldReplay: "replay (fluid model with the packet world's decisions, starts and paths)",
 }
 
 // worlds lists the worlds of a summary, the known ones first.
 func worlds(s *results.Summary) []string {
-	known := []string{results.WorldPacket, results.WorldFlow, results.WorldReplay}
-	var out, others []string
-	for _, w := range known {
-		if _, ok := s.Worlds[w]; ok {
+	var out []string
+	for _, w := range slices.Concat(worldOrder, slices.Sorted(maps.Keys(s.Worlds))) {
+		if s.Worlds[w] != nil && !slices.Contains(out, w) {
 			out = append(out, w)
 		}
 	}
-	for w := range s.Worlds {
-		if !slices.Contains(known, w) {
-			others = append(others, w)
-		}
-	}
-	slices.Sort(others)
-	return append(out, others...)
+	return out
 }
 
-func worldTitle(world string) string {
-	switch world {
-	case results.WorldPacket:
-		return "packet world (TCP over the emulated fabric)"
-	case results.WorldFlow:
-		return "flow world (max-min fair fluid model)"
-	case results.WorldReplay:
-		return "replay (fluid model with the packet world's decisions, starts and paths)"
-	default:
-		return world + " world"
-	}
-}
-
-// policyTable has one row per policy. Columns are dropped from the highest rank down.
-func policyTable(s *results.Summary, world string) *table {
+// policies prints one row per policy of a world, and below them why figures are missing and why
+// requests failed.
+func (b *output) policies(s *results.Summary, world map[string]*results.Group) {
 	t := newTable(
 		column{head: "policy", left: true}, column{head: "ok"}, column{head: "failed"},
 		column{head: "TTFT"}, column{head: "p50", rank: 4}, column{head: "p99", rank: 1},
 		column{head: "transfer"}, column{head: "TBT", rank: 2}, column{head: "SLO %"},
 		column{head: "tier 0/1/2/3 %", rank: 3}, column{head: "moved", rank: 5},
 	)
+	mean := func(s results.Stats) string { return interval(s.Mean, s.CI95) }
 	for _, policy := range s.Policies {
-		g := s.Worlds[world][policy]
+		if g := world[policy]; g != nil {
+			t.add(policy, fmt.Sprint(g.Requests.Completed), failures(g.Requests), known(g.TTFT, mean),
+				known(g.TTFT, func(s results.Stats) string { return number(s.P50) }),
+				known(g.TTFT, func(s results.Stats) string { return number(s.P99) }),
+				known(g.Transfer, mean), known(g.TBT, func(s results.Stats) string { return number(s.Mean) }),
+				known(g.SLOAttainment, func(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) }),
+				tiers(g.TierShare), size(g.BytesMoved))
+		}
+	}
+	b.table(t)
+	const most = 3
+	for _, policy := range s.Policies {
+		g := world[policy]
 		if g == nil {
 			continue
 		}
-		t.add(policy, fmt.Sprint(g.Requests.Completed), failures(g.Requests),
-			interval(g.TTFT), p50(g.TTFT), p99(g.TTFT), interval(g.Transfer), mean(g.TBT),
-			percent(g.SLOAttainment), tiers(g.TierShare), size(g.BytesMoved))
+		if g.Reason != "" {
+			b.wrap("  ", "%s: %s", policy, g.Reason)
+		}
+		why := slices.SortedFunc(maps.Keys(g.FailureReasons), func(x, y string) int { // most frequent first
+			return cmp.Or(cmp.Compare(g.FailureReasons[y], g.FailureReasons[x]), strings.Compare(x, y))
+		})
+		for _, r := range why[:min(most, len(why))] {
+			b.wrap("  ", "%s: %d x %s", policy, g.FailureReasons[r], r)
+		}
+		if len(why) > most {
+			b.wrap("  ", "%s: and %d other reasons", policy, len(why)-most)
+		}
 	}
-	return t
 }
 
 // failures shows failed requests and requests that were cut off: 3+1.
@@ -161,58 +153,78 @@ func tiers(share map[string]float64) string {
 	return strings.Join(parts, "/")
 }
 
-// reasons prints why figures are missing and why requests failed.
-func reasons(b *bytes.Buffer, s *results.Summary, world string, width int) {
-	const most = 3
-	for _, policy := range s.Policies {
-		g := s.Worlds[world][policy]
-		if g == nil {
-			continue
+// gains prints one row per comparison and metric, and below them why a gain has no figure, once
+// per comparison and world.
+func (b *output) gains(s *results.Summary) {
+	if len(s.Gains) == 0 {
+		return
+	}
+	b.WriteByte('\n')
+	b.wrap("", "gains, paired by seed and request (times: negative is faster; SLO: percentage points, positive is better; "+
+		"gap = packet - flow = transport + decisions, over the same seeds)")
+	t := newTable(
+		column{head: "policy vs baseline", left: true}, column{head: "metric", left: true},
+		column{head: "packet"}, column{head: "flow"}, column{head: "flow, all seeds", rank: 3}, column{head: "gap pp"},
+		column{head: "transport", rank: 2}, column{head: "decisions", rank: 2}, column{head: "not ok", rank: 1},
+	)
+	once := nameOnce()
+	var missing []string
+	for i := range s.Gains {
+		g := &s.Gains[i]
+		// The flow world's gain over the packet run's seeds, and over all of its seeds if these are more.
+		flow, allSeeds := change(g.FlowPct, g.FlowCI95, g.Unit), "-"
+		if g.FlowPairedPct != nil {
+			flow, allSeeds = change(g.FlowPairedPct, g.FlowPairedCI95, g.Unit), flow
 		}
-		if g.Reason != "" {
-			wrap(b, fmt.Sprintf("%s: %s", policy, g.Reason), "  ", width)
-		}
-		why := make([]string, 0, len(g.FailureReasons))
-		for r := range g.FailureReasons {
-			why = append(why, r)
-		}
-		slices.SortFunc(why, func(x, y string) int { // most frequent first
-			if d := g.FailureReasons[y] - g.FailureReasons[x]; d != 0 {
-				return d
+		t.add(once(g.Policy, g.Baseline), metricName(g.Metric), change(g.PacketPct, g.PacketCI95, g.Unit), flow, allSeeds,
+			known(g.GapPP, signed), known(g.TransportPP, signed), known(g.DecisionsPP, signed), notCompleted(g))
+		for _, w := range worlds(s) {
+			line := fmt.Sprintf("%s vs %s, %s: %s", g.Policy, g.Baseline, w, g.Worlds[w].Reason)
+			if g.Worlds[w].Reason != "" && !slices.Contains(missing, line) {
+				missing = append(missing, line)
 			}
-			return strings.Compare(x, y)
-		})
-		for i, r := range why {
-			if i == most {
-				wrap(b, fmt.Sprintf("%s: and %d other reasons", policy, len(why)-most), "  ", width)
-				break
-			}
-			wrap(b, fmt.Sprintf("%s: %d x %s", policy, g.FailureReasons[r], r), "  ", width)
 		}
+	}
+	t.dropEmpty()
+	b.table(t)
+	for _, line := range missing {
+		b.wrap("  ", "%s", line)
 	}
 }
 
+func metricName(metric string) string {
+	names := map[string]string{results.MetricTTFT: "TTFT", results.MetricTransfer: "transfer", results.MetricSLO: "SLO"}
+	return cmp.Or(names[metric], metric)
+}
+
+// notCompleted counts the requests of policy|baseline that did not complete, in
+// the packet world or else in the flow world; "-" when all did.
+func notCompleted(g *results.Gain) string {
+	for _, w := range []string{results.WorldPacket, results.WorldFlow} {
+		if b := g.Worlds[w]; b.PolicyNotCompleted+b.BaselineNotCompleted > 0 {
+			return fmt.Sprintf("%d|%d", b.PolicyNotCompleted, b.BaselineNotCompleted)
+		}
+	}
+	return "-"
+}
+
 // verdict prints the fidelity line and its reasons.
-func verdict(b *bytes.Buffer, s *results.Summary, o Options) {
-	text := s.Fidelity.Verdict
-	if o.Color {
-		text = colored(text)
-	}
-	fmt.Fprintf(b, "\nfidelity: %s\n", text)
+func (b *output) verdict(s *results.Summary) {
+	fmt.Fprintf(b, "\nfidelity: %s\n", s.Fidelity.Verdict)
 	for _, r := range s.Fidelity.Reasons {
-		wrap(b, r, "  ", o.width())
+		b.wrap("  ", "%s", r)
 	}
-	if text := figures(s.Fidelity.Figures); text != "" {
-		wrap(b, text, "  ", o.width())
+	if f := s.Fidelity.Figures; f != nil && f.Windows > 0 {
+		b.wrap("  ", "measured: %s", strings.Join(measured(f), ", "))
 	}
-	repeats(b, s.Trials, o)
+	b.repeats(s.Trials)
 	for _, n := range s.Fidelity.Notes {
-		wrap(b, "note: "+n, "  ", o.width())
+		b.wrap("  ", "note: %s", n)
 	}
 }
 
 // repeats prints which trials were repeated, and what spoiled the earlier attempts.
-func repeats(b *bytes.Buffer, trials []results.Trial, o Options) {
+func (b *output) repeats(trials []results.Trial) {
 	repeated := slices.DeleteFunc(slices.Clone(trials), func(t results.Trial) bool { return len(t.Spoiled) == 0 })
 	if len(repeated) == 0 {
 		return
@@ -221,20 +233,17 @@ func repeats(b *bytes.Buffer, trials []results.Trial, o Options) {
 	if len(repeated) == 1 {
 		were = "was"
 	}
-	wrap(b, fmt.Sprintf("%d of %d trials %s repeated, since something outside of the experiment spoiled an attempt, which no figure contains:",
-		len(repeated), len(trials), were), "  ", o.width())
+	b.wrap("  ", "%d of %d trials %s repeated, since something outside of the experiment spoiled an attempt, which no figure contains:",
+		len(repeated), len(trials), were)
 	for _, t := range repeated {
 		for _, a := range t.Spoiled {
-			wrap(b, fmt.Sprintf("%s, seed %d, attempt %d: %s (%s)", t.Policy, t.Seed, a.Attempt, strings.Join(a.Reasons, "; "), a.File), "    ", o.width())
+			b.wrap("    ", "%s, seed %d, attempt %d: %s (%s)", t.Policy, t.Seed, a.Attempt, strings.Join(a.Reasons, "; "), a.File)
 		}
 	}
 }
 
-// figures describes a run's measurements of its own quality in a sentence.
-func figures(f *results.FidelityFigures) string {
-	if f == nil || f.Windows == 0 {
-		return ""
-	}
+// measured lists a run's measurements of its own quality.
+func measured(f *results.FidelityFigures) []string {
 	parts := []string{fmt.Sprintf("CPU %.0f%% idle", f.IdlePct), fmt.Sprintf("timers at most %.1f ms late", f.TimerLateMS)}
 	if c := f.Calibration; c != nil && len(c.Lone) > 0 {
 		var lone []string
@@ -247,13 +256,71 @@ func figures(f *results.FidelityFigures) string {
 	for _, t := range f.Oracle {
 		parts = append(parts, fmt.Sprintf("background of tier %d %.1f%% (asked %.1f%%), told within %.1f points", t.Tier, t.TruePct, t.AskedPct, t.ErrorPoints))
 	}
-	return "measured: " + strings.Join(parts, ", ")
+	return parts
 }
 
-func colored(verdict string) string {
-	code := map[string]string{results.VerdictGood: "32", results.VerdictDegraded: "33", results.VerdictInvalid: "31"}[verdict]
-	if code == "" {
-		return verdict
+// Flows prints one row per explicit flow and seed, with the transfer times of the worlds side by
+// side and the ratio of the packet world's to the flow world's. A flow that did not complete has
+// its status in the row and its reason below.
+func Flows(w io.Writer, records []results.Record, o Options) error {
+	t := newTable(
+		column{head: "flow"}, column{head: "seed", rank: 3}, column{head: "from", left: true}, column{head: "to", left: true},
+		column{head: "tier", rank: 2}, column{head: "start ms"}, column{head: "bytes"}, column{head: "packet ms"},
+		column{head: "flow ms"}, column{head: "replay ms"}, column{head: "packet/flow"}, column{head: "retransmits", rank: 1},
+	)
+	rows := groupFlows(records)
+	for _, f := range rows {
+		packet, flow, replay := f[results.WorldPacket], f[results.WorldFlow], f[results.WorldReplay]
+		one := cmp.Or(packet, flow, replay, &results.Record{}) // for columns that are equal in all worlds
+		tier := "-"
+		if one.Tier >= 0 {
+			tier = fmt.Sprint(one.Tier)
+		}
+		t.add(fmt.Sprint(one.ID), fmt.Sprint(one.Seed), one.Prefill, one.Decode, tier, number(one.ArrivalMS), size(one.PayloadBytes),
+			known(packet, took), known(flow, took), known(replay, took), quotient(packet, flow),
+			known(packet, func(r results.Record) string { return fmt.Sprint(r.Retransmits) }))
 	}
-	return "\x1b[" + code + "m" + verdict + "\x1b[0m"
+	t.dropEmpty()
+	b := newOutput(o)
+	b.table(t)
+	for _, f := range rows {
+		for _, world := range worldOrder {
+			if r := f[world]; r != nil && r.Status != results.Completed {
+				b.wrap("  ", "flow %d, seed %d, %s: %s: %s", r.ID, r.Seed, world, r.Status, r.Reason)
+			}
+		}
+	}
+	return b.print(w, "flows")
+}
+
+// groupFlows groups the worlds' records by flow, sorted by seed and id.
+func groupFlows(records []results.Record) []map[string]*results.Record {
+	sorted := make([]*results.Record, len(records))
+	for i := range records {
+		sorted[i] = &records[i]
+	}
+	compare := func(a, b *results.Record) int { return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.ID, b.ID)) }
+	slices.SortStableFunc(sorted, compare)
+	var out []map[string]*results.Record
+	for i, r := range sorted {
+		if i == 0 || compare(sorted[i-1], r) != 0 {
+			out = append(out, map[string]*results.Record{})
+		}
+		out[len(out)-1][r.World] = r
+	}
+	return out
+}
+
+func took(r results.Record) string {
+	if r.Status != results.Completed {
+		return r.Status
+	}
+	return number(r.TransferMS)
+}
+
+func quotient(packet, flow *results.Record) string {
+	if packet == nil || flow == nil || packet.Status != results.Completed || flow.Status != results.Completed || flow.TransferMS == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", packet.TransferMS/flow.TransferMS)
 }

@@ -139,9 +139,10 @@ func noneWronglyAlone(t *testing.T, file string, packet, replay []results.Record
 	c, err := trials.New(s)
 	require.NoError(t, err)
 	flow := trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming, Latency: new([4]time.Duration)}
-	classes, check, err := attribution.Transport(t.Context(), flow.Config, nil, packet, replay)
+	transfers, err := attribution.Classify(t.Context(), flow.Config, packet, replay)
 	require.NoError(t, err)
-	for _, c := range classes {
+	check := attribution.CheckAlone(transfers)
+	for _, c := range attribution.Transport(nil, transfers, packet) {
 		t.Logf("%-9s %3d, packet / replay %.3f at the median, %.3f at 90 %%, %+.1f ms of the mean", c.Class, c.N, c.P50, c.P90, c.ExcessMS)
 	}
 	if check == nil {

@@ -182,6 +182,7 @@ figure: {metric: transfer_mean, policy: netkv-full, baseline: rr}
 			assert.NotEmpty(t, row[column("attempts")], key)
 			assert.NotEmpty(t, row[column("transfer_gap")], key)
 			assert.Equal(t, row[column("submitted")], row[column("completed")], key)
+			assert.NotEmpty(t, row[column("ttft_mean")], key)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package attribution
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -33,19 +34,17 @@ func Classes() []string {
 	return []string{ClassAlone, ClassUnslowed, ClassAckPath, ClassNewcomer, ClassIncumbent, ClassBoth}
 }
 
-// slowedBy is how much longer a slowed transfer takes at least, as a share of its time alone.
-const slowedBy = 1e-3
-
-// The limits for lone transfers, relative to ideal, within which a run can be trusted.
 const (
-	aloneLimitP50Pct = 1
-	aloneLimitP99Pct = 10
+	// slowedBy is how much longer a slowed transfer takes at least, as a share of its time alone.
+	slowedBy = 1e-3
+	// The limits for lone transfers, relative to ideal, within which a run can be trusted.
+	aloneLimitP50Pct, aloneLimitP99Pct = 1, 10
 )
 
-// classified is one completed transfer.
-type classified struct {
-	policy, class string
-	key           analysis.Key
+// Transfer is one completed transfer with its class.
+type Transfer struct {
+	request
+	class         string
 	packet, fluid float64 // ms
 	early         float64 // ms that it can gain over the fluid by the ports' bursts
 	tier, streams int
@@ -54,44 +53,31 @@ type classified struct {
 
 // offIdeal is the transfer's time divided by the ideal. Time gained by the bursts of its ports
 // counts as ideal, since a fluid has no token bucket.
-func (t *classified) offIdeal() float64 {
+func (t *Transfer) offIdeal() float64 {
 	return max(t.packet, min(t.packet+t.early, t.fluid)) / t.fluid
 }
 
-// Transport describes how packets changed the transfers of a run: one row per policy and class
-// that has transfers, and rows for all policies together. packet and replay are the two worlds'
-// records of the same trials; flow configures the fluid network of a seed. The check is nil when
-// no transfer was alone.
-func Transport(
-	ctx context.Context, flow func(seed uint64) flowworld.Config, policies []string, packet, replay []results.Record,
-) ([]results.TransportClass, *results.AloneCheck, error) {
-	all, err := classifyAll(ctx, flow, packet, replay)
-	if err != nil {
-		return nil, nil, err
-	}
-	return classes(policies, all, packet), checkAlone(all), nil
-}
-
-// classifyAll is classify for all trials of a run.
-func classifyAll(ctx context.Context, flow func(seed uint64) flowworld.Config, packet, replay []results.Record) ([]classified, error) {
+// Classify gives each completed transfer its class. packet and replay are the two worlds' records
+// of the same trials; flow configures the fluid network of a seed.
+func Classify(ctx context.Context, flow func(seed uint64) flowworld.Config, packet, replay []results.Record) ([]Transfer, error) {
 	fluid := split(replay)
-	var all []classified
+	var all []Transfer
 	for i, t := range split(packet) {
 		if i >= len(fluid) || !sameTrial(&t, &fluid[i]) {
 			return nil, fmt.Errorf("%s, seed %d: its replay has other requests", t.policy, t.seed)
 		}
 		rows, err := classify(ctx, flow(t.seed), t.records, fluid[i].records)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("classify transfers: %w", err)
 		}
 		all = append(all, rows...)
 	}
 	return all, nil
 }
 
-// classes makes one row per policy and class that has transfers, and rows for all policies
-// together.
-func classes(policies []string, all []classified, packet []results.Record) []results.TransportClass {
+// Transport describes how packets changed the transfers of a run: one row per policy and class
+// that has transfers, and rows for all policies together.
+func Transport(policies []string, all []Transfer, packet []results.Record) []results.TransportClass {
 	completed := map[string]int{}
 	for i := range packet {
 		if packet[i].Status == results.Completed {
@@ -99,11 +85,25 @@ func classes(policies []string, all []classified, packet []results.Record) []res
 			completed[results.AllPolicies]++
 		}
 	}
+	type group struct{ policy, class string }
+	ratios, excess := map[group][]float64{}, map[group]float64{}
+	for i := range all {
+		t := &all[i]
+		for _, g := range []group{{t.policy, t.class}, {results.AllPolicies, t.class}} {
+			ratios[g] = append(ratios[g], t.packet/t.fluid)
+			excess[g] += t.packet - t.fluid
+		}
+	}
 	out := []results.TransportClass{}
 	for _, p := range append(slices.Clone(policies), results.AllPolicies) {
 		for _, c := range Classes() {
-			if row, ok := describe(all, p, c, completed[p]); ok {
-				out = append(out, row)
+			g := group{p, c}
+			if r := ratios[g]; r != nil {
+				slices.Sort(r)
+				out = append(out, results.TransportClass{
+					Policy: p, Class: c, N: len(r), P50: analysis.Percentile(r, 50), P90: analysis.Percentile(r, 90),
+					ExcessMS: excess[g] / float64(completed[p]),
+				})
 			}
 		}
 	}
@@ -116,20 +116,19 @@ func sameTrial(a, b *trial) bool {
 }
 
 // classify gives each completed transfer of a trial its class. Records are sorted by request.
-func classify(ctx context.Context, cfg flowworld.Config, packet, replay []results.Record) ([]classified, error) {
+func classify(ctx context.Context, cfg flowworld.Config, packet, replay []results.Record) ([]Transfer, error) {
 	ideal, err := flowworld.Replay(ctx, cfg, apart(replay))
 	if err != nil {
 		return nil, err
 	}
 	meets := meetings(packet, replay)
-	var out []classified
+	var out []Transfer
 	for i := range packet {
 		if !moved(&packet[i]) || !moved(&replay[i]) {
 			continue
 		}
-		out = append(out, classified{
-			policy: packet[i].Policy, class: classOf(meets[i], replay[i].TransferMS, ideal[i].TransferMS),
-			key:    analysis.Key{Seed: packet[i].Seed, ID: packet[i].ID},
+		out = append(out, Transfer{
+			request: requestOf(&packet[i]), class: classOf(meets[i], replay[i].TransferMS, ideal[i].TransferMS),
 			packet: packet[i].TransferMS, fluid: replay[i].TransferMS, early: early(cfg.Plan, &packet[i]),
 			tier: packet[i].Tier, streams: len(packet[i].Streams), backUnknown: backUnknown(&packet[i]),
 		})
@@ -193,30 +192,8 @@ func apart(records []results.Record) []results.Record {
 	return out
 }
 
-// describe summarises a class; false when it has no transfer.
-func describe(all []classified, policy, class string, completed int) (results.TransportClass, bool) {
-	row := results.TransportClass{Policy: policy, Class: class}
-	var ratios []float64
-	for i := range all {
-		t := &all[i]
-		if t.class != class || policy != results.AllPolicies && t.policy != policy {
-			continue
-		}
-		ratios = append(ratios, t.packet/t.fluid)
-		row.ExcessMS += t.packet - t.fluid
-	}
-	if len(ratios) == 0 {
-		return row, false
-	}
-	slices.Sort(ratios)
-	row.N = len(ratios)
-	row.P50, row.P90 = analysis.Percentile(ratios, 50), analysis.Percentile(ratios, 90)
-	row.ExcessMS /= float64(completed)
-	return row, true
-}
-
-// checkAlone is nil when no transfer was alone.
-func checkAlone(all []classified) *results.AloneCheck {
+// CheckAlone compares the transfers that met no other with ideal; nil when there is none.
+func CheckAlone(all []Transfer) *results.AloneCheck {
 	c := &results.AloneCheck{LimitP50Pct: aloneLimitP50Pct, LimitP99Pct: aloneLimitP99Pct, Tiers: map[string]results.AloneFigures{}}
 	var ratios []float64
 	byTier := map[int][]float64{}
@@ -252,4 +229,97 @@ func offIdeal(ratios []float64) results.AloneFigures {
 	return results.AloneFigures{
 		N: len(ratios), P50Pct: 100 * math.Abs(analysis.Percentile(ratios, 50)-1), P99Pct: analysis.Percentile(off, 99),
 	}
+}
+
+// met says which kinds of other transfers a transfer met on its links.
+type met struct {
+	earlier bool // another that started before this one
+	later   bool // another that started during this one
+	back    bool // another's data, on the path of this one's acknowledgements
+}
+
+// span is a transfer's start and end, the links of its data and those of its acknowledgements.
+type span struct {
+	row         int
+	start, end  float64
+	links, back []int
+}
+
+// meetings finds, for each row of a trial, what its transfer met. A transfer lasts from its
+// start to its end in the slower of the two worlds, so that one that met no other did so in both
+// worlds. Rows without a completed transfer are ignored.
+func meetings(packet, replay []results.Record) []met {
+	out := make([]met, len(packet))
+	names := linkNames{}
+	there := func(s *results.StreamRecord) []string { return s.Path }
+	back := func(s *results.StreamRecord) []string { return s.BackPath }
+	spans := make([]span, 0, len(packet))
+	for i := range packet {
+		p := &packet[i]
+		if moved(p) {
+			end := max(p.TransferEndMS(), replay[i].TransferEndMS())
+			spans = append(spans, span{i, p.TransferStartMS, end, names.of(p, there), names.of(p, back)})
+		}
+	}
+	slices.SortStableFunc(spans, func(a, b span) int { return cmp.Compare(a.start, b.start) })
+	var active []*span
+	for i := range spans {
+		x := &spans[i]
+		active = slices.DeleteFunc(active, func(y *span) bool { return y.end <= x.start })
+		for _, y := range active {
+			if share(x.links, y.links) {
+				out[x.row].earlier, out[y.row].later = true, true
+			}
+			out[x.row].back = out[x.row].back || share(x.back, y.links)
+			out[y.row].back = out[y.row].back || share(y.back, x.links)
+		}
+		active = append(active, x)
+	}
+	return out
+}
+
+// moved reports whether a record has a completed transfer of at least one byte.
+func moved(r *results.Record) bool {
+	return r.Status == results.Completed && len(r.Streams) > 0 && r.TransferMS > 0
+}
+
+// linkNames numbers directed links by the nodes at their ends, and at an instance by its NIC.
+type linkNames map[linkName]int
+
+type linkName struct {
+	from, to string
+	nic      int
+}
+
+// of lists the links of a transfer's streams in one direction, sorted, each once.
+func (l linkNames) of(r *results.Record, way func(*results.StreamRecord) []string) []int {
+	var out []int
+	for i := range r.Streams {
+		s := &r.Streams[i]
+		nodes := way(s)
+		for h := 1; h < len(nodes); h++ {
+			name := linkName{from: nodes[h-1], to: nodes[h]}
+			if h == 1 || h == len(nodes)-1 {
+				name.nic = s.NIC
+			}
+			n, ok := l[name]
+			if !ok {
+				n = len(l)
+				l[name] = n
+			}
+			out = append(out, n)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// backUnknown reports whether some path of a transfer's acknowledgements is not recorded.
+func backUnknown(r *results.Record) bool {
+	return slices.ContainsFunc(r.Streams, func(s results.StreamRecord) bool { return s.Bytes > 0 && s.BackPath == nil })
+}
+
+// share reports whether two sorted lists have an element in common.
+func share(a, b []int) bool {
+	return slices.ContainsFunc(a, func(x int) bool { _, found := slices.BinarySearch(b, x); return found })
 }

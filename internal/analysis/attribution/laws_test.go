@@ -14,6 +14,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/internal/workload"
 )
 
@@ -29,17 +30,28 @@ func late(reqs []workload.Request) {
 }
 
 // threeWorlds returns the records of a run whose packet transfers took up to a tenth longer.
-func threeWorlds(t *testing.T, e *attribution.Experiment) []results.Record {
+func threeWorlds(t *testing.T, e trials.Flow) []results.Record {
 	t.Helper()
 	packet := slowed(play(t, e, results.WorldPacket, []uint64{1, 2}, late), func(rng *rand.Rand) float64 { return 1 + rng.Float64()/10 })
 	return slices.Concat(packet, replayed(t, e, packet), play(t, e, results.WorldFlow, []uint64{1, 2, 3}, nil))
 }
 
-func explain(t *testing.T, e *attribution.Experiment, records []results.Record) *results.Attribution {
+func explain(t *testing.T, e trials.Flow, records []results.Record) *results.Attribution {
 	t.Helper()
-	a, err := attribution.Explain(t.Context(), e, records, comparisons)
+	a, err := attribution.Explain(t.Context(), e, records, transfers(t, e, records), comparisons)
 	require.NoError(t, err)
 	return a
+}
+
+// transfers classifies those of a run's records.
+func transfers(t *testing.T, e trials.Flow, records []results.Record) []attribution.Transfer {
+	t.Helper()
+	of := func(world string) []results.Record {
+		return slices.DeleteFunc(slices.Clone(records), func(r results.Record) bool { return r.World != world })
+	}
+	out, err := attribution.Classify(t.Context(), e.Config, of(results.WorldPacket), of(results.WorldReplay))
+	require.NoError(t, err)
+	return out
 }
 
 func TestStepsAddUpToTheGap(t *testing.T) {
@@ -149,7 +161,8 @@ func TestOwnDecisionsAreWithinLuck(t *testing.T) {
 	for seed := range uint64(trials) {
 		packet := play(t, e, results.WorldPacket, []uint64{seed + 1}, nil)
 		flow := play(t, e, results.WorldFlow, []uint64{seed + 1}, nil)
-		a, err := attribution.Explain(t.Context(), e, slices.Concat(packet, replayed(t, e, packet), flow), nil)
+		records := slices.Concat(packet, replayed(t, e, packet), flow)
+		a, err := attribution.Explain(t.Context(), e, records, transfers(t, e, records), nil)
 		require.NoError(t, err)
 		s := a.Means[1].Steps[3]
 		require.Equal(t, "decisions", s.Name)
@@ -297,19 +310,19 @@ func TestExplainFails(t *testing.T) {
 		records := threeWorlds(t, e)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := attribution.Explain(ctx, e, records, comparisons)
+		_, err := attribution.Explain(ctx, e, records, nil, comparisons)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
 	t.Run("naming a policy that the scenario does not have", func(t *testing.T) {
 		t.Parallel()
 		e := experiment(t)
-		_, err := attribution.Explain(t.Context(), e, []results.Record{{World: results.WorldPacket, Policy: "magic", Seed: 1}}, nil)
+		_, err := attribution.Explain(t.Context(), e, []results.Record{{World: results.WorldPacket, Policy: "magic", Seed: 1}}, nil, nil)
 		assert.ErrorContains(t, err, "magic")
 	})
 	t.Run("naming the trial whose replay is of others", func(t *testing.T) {
 		t.Parallel()
 		e := experiment(t)
-		_, _, err := attribution.Transport(t.Context(), e.Flow.Config, []string{"rr"}, []results.Record{{Policy: "rr", Seed: 4}}, nil)
+		_, err := attribution.Classify(t.Context(), e.Config, []results.Record{{Policy: "rr", Seed: 4}}, nil)
 		assert.ErrorContains(t, err, "rr, seed 4")
 	})
 }

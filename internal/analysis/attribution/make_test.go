@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/netkvlab/netkvlab/flowsim"
-	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
 	"github.com/netkvlab/netkvlab/internal/flowworld"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -16,18 +15,18 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// experiment is that of the quickstart, with the flow world that matches the packet world.
-func experiment(t *testing.T, settings ...string) *attribution.Experiment {
+// experiment is the flow world of the quickstart that matches the packet world.
+func experiment(t *testing.T, settings ...string) trials.Flow {
 	t.Helper()
 	s, err := scenarios.Load("quickstart", settings...)
 	require.NoError(t, err)
 	c, err := trials.New(s)
 	require.NoError(t, err)
-	return &attribution.Experiment{Cluster: c, Flow: trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming}}
+	return trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming}
 }
 
 // play runs all policies on the seeds, after edit has changed the requests.
-func play(t *testing.T, e *attribution.Experiment, world string, seeds []uint64, edit func([]workload.Request)) []results.Record {
+func play(t *testing.T, e trials.Flow, world string, seeds []uint64, edit func([]workload.Request)) []results.Record {
 	t.Helper()
 	var out []results.Record
 	for _, trial := range e.Cluster.Trials(world, seeds) {
@@ -37,7 +36,7 @@ func play(t *testing.T, e *attribution.Experiment, world string, seeds []uint64,
 		if edit != nil {
 			edit(own.Requests)
 		}
-		records, err := trials.PlayLoad(t.Context(), e.Flow, e.Cluster, trial, &own)
+		records, err := trials.PlayLoad(t.Context(), e, e.Cluster, trial, &own)
 		require.NoError(t, err)
 		out = append(out, records...)
 	}
@@ -45,7 +44,7 @@ func play(t *testing.T, e *attribution.Experiment, world string, seeds []uint64,
 }
 
 // replayed is the fluid counterpart of packet records.
-func replayed(t *testing.T, e *attribution.Experiment, packet []results.Record) []results.Record {
+func replayed(t *testing.T, e trials.Flow, packet []results.Record) []results.Record {
 	t.Helper()
 	var out []results.Record
 	for i := 0; i < len(packet); {
@@ -53,7 +52,7 @@ func replayed(t *testing.T, e *attribution.Experiment, packet []results.Record) 
 		for j < len(packet) && packet[j].Policy == packet[i].Policy && packet[j].Seed == packet[i].Seed {
 			j++
 		}
-		rows, err := flowworld.Replay(t.Context(), e.Flow.Config(packet[i].Seed), packet[i:j])
+		rows, err := flowworld.Replay(t.Context(), e.Config(packet[i].Seed), packet[i:j])
 		require.NoError(t, err)
 		out = append(out, rows...)
 		i = j

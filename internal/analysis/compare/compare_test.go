@@ -49,7 +49,7 @@ func read(t *testing.T, name, text string) *Source {
 
 func compared(t *testing.T, sources ...*Source) *Comparison {
 	t.Helper()
-	c, err := Compare(sources, Options{})
+	c, err := Compare(sources)
 	require.NoError(t, err)
 	return c
 }
@@ -208,12 +208,12 @@ func TestCompareFails(t *testing.T) {
 	t.Parallel()
 	a := read(t, "a.csv", "policy,seed,id,ttft_ms\nrr,1,0,5\n")
 	b := read(t, "b.csv", "policy,seed,id,ttft_ms\ncla,1,0,5\n")
-	_, err := Compare([]*Source{a}, Options{})
+	_, err := Compare([]*Source{a})
 	require.ErrorIs(t, err, errTooFew)
-	_, err = Compare([]*Source{a, b}, Options{})
+	_, err = Compare([]*Source{a, b})
 	require.ErrorIs(t, err, errNoPolicy)
 	assert.ErrorContains(t, err, "a.csv has rr; b.csv has cla")
-	_, err = Compare([]*Source{a, a}, Options{Baselines: []string{"magic"}})
+	_, err = Compare([]*Source{a, a}, "magic")
 	assert.ErrorContains(t, err, "magic")
 }
 

@@ -27,14 +27,14 @@ func TestTheOraclesErrorIsThatOfWhatWasHeld(t *testing.T) {
 	} {
 		var g gauge
 		for i := range tt.truth {
-			g.add(time.Duration(i+1)*sec, tt.staleness, level(tt.truth[i]), level(tt.said[i]), tt.said[i] >= 0)
+			g.observe(time.Duration(i+1)*sec, tt.staleness, level(tt.truth[i]), level(tt.said[i]), tt.said[i] >= 0)
 		}
-		a := g.accuracy()
+		a := g.Accuracy()
 		assert.Equal(t, len(tt.truth), a.Polls, tt.name)
 		assert.InDelta(t, tt.want, a.Error[2], 1e-12, tt.name)
 		assert.Zero(t, a.Error[3], tt.name)
 	}
-	assert.Zero(t, (&gauge{}).accuracy().Error)
+	assert.Zero(t, (&gauge{}).Accuracy().Error)
 }
 
 func TestTrialsAreWeighedByTheirPolls(t *testing.T) {

@@ -77,7 +77,7 @@ type Meter struct {
 	last  []Counters
 	lastT time.Duration // real
 	n     uint64
-	gauge gauge
+	gauge
 }
 
 // New returns a meter before its first poll.
@@ -129,14 +129,10 @@ func (m *Meter) Poll(real, paper time.Duration, now []Counters) (congestion [4]f
 	truth := congestion
 	congestion, ok = Distort(m.opt.Seed, m.n, m.opt.Noise, m.opt.Loss, congestion)
 	if m.opt.Separate {
-		m.gauge.add(paper, m.opt.Staleness, truth, congestion, ok)
+		m.observe(paper, m.opt.Staleness, truth, congestion, ok)
 	}
 	return congestion, rows, ok
 }
-
-// Accuracy compares the samples with the truth; zero where the ports cannot separate other
-// traffic from the transfers' own.
-func (m *Meter) Accuracy() Accuracy { return m.gauge.accuracy() }
 
 // Distort turns the true values of a poll into the oracle's: noise is added to each tier's
 // value, which stays within [0, 0.99], and ok is false for a lost poll. The n-th poll of a seed
@@ -147,7 +143,7 @@ func Distort(seed, poll uint64, noise, loss float64, truth [4]float64) (said [4]
 	draw := rand.New(rand.NewPCG(seed^h.Sum64(), poll))
 	lost := draw.Float64() < loss
 	for t := range truth {
-		said[t] = math.Max(0, math.Min(maxCongestion, truth[t]+noise*draw.NormFloat64()))
+		said[t] = max(0, min(maxCongestion, truth[t]+noise*draw.NormFloat64()))
 	}
 	return said, !lost
 }
@@ -164,4 +160,73 @@ func Ports(p *fabric.Plan) []PortRef {
 		}
 	}
 	return refs
+}
+
+// Accuracy is how well the oracle knew the network, by tier.
+type Accuracy struct {
+	// Polls is the number of periods that were compared.
+	Polls int
+	// Truth is the mean share of the links that others used. Error is the mean absolute difference,
+	// per period between two polls, of the value that the scheduler had in its middle from the true
+	// value over it. It includes staleness, noise, loss and the period itself, but not the time
+	// before the first sample, when there is no value.
+	Truth, Error [4]float64
+}
+
+// Add includes another trial's accuracy: the means are over all polls of both.
+func (a *Accuracy) Add(b Accuracy) {
+	n := float64(max(1, a.Polls+b.Polls))
+	mix := func(x, y float64) float64 { return (x*float64(a.Polls) + y*float64(b.Polls)) / n }
+	for t := range a.Truth {
+		a.Truth[t], a.Error[t] = mix(a.Truth[t], b.Truth[t]), mix(a.Error[t], b.Error[t])
+	}
+	a.Polls += b.Polls
+}
+
+// gauge compares each period's truth with the sample that was held during it.
+type gauge struct {
+	polls      int
+	truth, err [4]float64 // sums
+	last       time.Duration
+	held       *sample  // the last that was seen
+	told       int      // periods in which the scheduler had any sample
+	coming     []sample // polled and not seen yet, by time
+}
+
+type sample struct {
+	seen time.Duration
+	said [4]float64
+}
+
+// observe includes a poll; truth is the value over the period that ends with it.
+func (g *gauge) observe(at, staleness time.Duration, truth, said [4]float64, ok bool) {
+	middle := g.last + (at-g.last)/2
+	for len(g.coming) > 0 && g.coming[0].seen <= middle {
+		g.held, g.coming = &g.coming[0], g.coming[1:]
+	}
+	for t := range truth {
+		g.truth[t] += truth[t]
+		if g.held != nil {
+			g.err[t] += math.Abs(g.held.said[t] - truth[t])
+		}
+	}
+	g.polls++
+	if g.held != nil {
+		g.told++
+	}
+	g.last = at
+	if ok {
+		g.coming = append(g.coming, sample{at + staleness, said})
+	}
+}
+
+// Accuracy compares the samples with the truth; zero where the ports cannot separate other
+// traffic from the transfers' own.
+func (g *gauge) Accuracy() Accuracy {
+	a := Accuracy{Polls: g.polls, Truth: g.truth, Error: g.err}
+	for t := range a.Truth {
+		a.Truth[t] /= float64(max(1, g.polls))
+		a.Error[t] /= float64(max(1, g.told))
+	}
+	return a
 }

@@ -13,7 +13,7 @@ import (
 
 // figure is a mean over two requests of one seed.
 func figure(first, second float64) analysis.Figure {
-	return analysis.Figure{Unit: analysis.MS, Policy: analysis.NewColumn(map[analysis.Key]float64{{Seed: 1, ID: 0}: first, {Seed: 1, ID: 1}: second})}
+	return analysis.Figure{Unit: analysis.MS, Policy: analysis.Column{{Seed: 1, ID: 0}: first, {Seed: 1, ID: 1}: second}}
 }
 
 // Three other runs have means of 10, 12 and 14: s = 2 and t(0.975, 2) = 4.30265 (any table), so
@@ -35,7 +35,7 @@ func TestOneMoreRedrawLiesWithinTheIntervalOfDecisions(t *testing.T) {
 	assert.InDelta(t, 14, e.Value, 1e-12)
 	_, ok = againstRedraws([]analysis.Figure{{Unit: analysis.MS}, chain[1]}, 1, again)
 	assert.False(t, ok, "nothing to compare")
-	chain[0].Policy = analysis.NewColumn(map[analysis.Key]float64{{Seed: 1, ID: 1}: 5})
+	chain[0].Policy = analysis.Column{{Seed: 1, ID: 1}: 5}
 	e, ok = againstRedraws(chain, 1, again)
 	require.True(t, ok)
 	assert.InDelta(t, (3*30-11-14-14)/3., e.Value, 1e-12, "over the requests that all stages have")

@@ -122,7 +122,7 @@ func TestBeingAheadByAPortsBurstIsIdeal(t *testing.T) {
 		{"ahead by more", 95, 2, 0.97},
 		{"ahead without a burst", 99, 0, 0.99},
 	} {
-		c := classified{packet: tt.packet, fluid: 100, early: tt.early}
+		c := Transfer{packet: tt.packet, fluid: 100, early: tt.early}
 		assert.InDelta(t, tt.want, c.offIdeal(), 1e-9, tt.name)
 	}
 	plan, err := fabric.New(quick(t), scenarios.Scale{Rate: 400, Time: 1})
