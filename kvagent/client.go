@@ -37,15 +37,13 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUnaryInterceptor(causes),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("agent at %s: %w", socket, err)
 	}
 	c := &Client{conn: conn, rpc: control.NewAgentClient(conn)}
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	c.hello, err = c.rpc.Hello(ctx, &control.HelloRequest{Protocol: control.Protocol}, grpc.WaitForReady(true))
+	c.hello, err = call(ctx, callTimeout, c.rpc.Hello, &control.HelloRequest{Protocol: control.Protocol}, grpc.WaitForReady(true))
 	if err == nil && c.hello.GetProtocol() != control.Protocol {
 		err = fmt.Errorf("it speaks protocol %d, this program %d: use the same netkvlab for both", c.hello.GetProtocol(), control.Protocol)
 	}
@@ -55,22 +53,23 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return c, nil
 }
 
-// causes returns the caller's context error where the context has ended, so that errors.Is
-// finds it: gRPC answers with its own status.
-func causes(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, conn, opts...)
+// call makes a unary call. The limit is that of a context without a deadline. Where the caller
+// has cancelled the context, call returns the context's error, so that errors.Is finds it: gRPC
+// answers with its own status.
+func call[Request, Reply any](ctx context.Context, limit time.Duration,
+	method func(context.Context, Request, ...grpc.CallOption) (Reply, error), r Request, opts ...grpc.CallOption,
+) (Reply, error) {
+	limited := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	reply, err := method(limited, r, opts...)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+		err = ctx.Err()
 	}
-	return err
-}
-
-// within adds a deadline to a context that has none.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, d)
+	return reply, err
 }
 
 // Close drops the connection; an open session ends with it.
@@ -81,27 +80,20 @@ func (c *Client) Hello() *control.HelloResponse { return c.hello }
 
 // Configure sets role, data plane and engine. It needs no open session.
 func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) error {
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	_, err := c.rpc.Configure(ctx, r)
+	_, err := call(ctx, callTimeout, c.rpc.Configure, r)
 	return err
 }
 
 // Warm opens connections until each path has the given number, and returns how many the
-// pool holds.
-// All agents must have been configured before.
+// pool holds. All agents must have been configured before.
 func (c *Client) Warm(ctx context.Context, perPath int) (int, error) {
-	ctx, cancel := within(ctx, warmTimeout)
-	defer cancel()
-	r, err := c.rpc.Warm(ctx, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
+	r, err := call(ctx, warmTimeout, c.rpc.Warm, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
 	return int(r.GetConnections()), err
 }
 
 // Status reports what is in flight.
 func (c *Client) Status(ctx context.Context) (*control.StatusResponse, error) {
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	return c.rpc.Status(ctx, &control.StatusRequest{})
+	return call(ctx, callTimeout, c.rpc.Status, &control.StatusRequest{})
 }
 
 // Session is one trial at one agent.
@@ -206,8 +198,7 @@ func (s *Session) Close() error {
 	s.send.Lock()
 	err := s.stream.CloseSend()
 	s.send.Unlock()
-	hurry := time.AfterFunc(closeTimeout, s.cancel)
-	defer hurry.Stop()
+	defer time.AfterFunc(closeTimeout, s.cancel).Stop()
 	for range s.events { // unblocks the reader
 	}
 	<-s.done

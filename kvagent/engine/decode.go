@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -49,35 +48,20 @@ func (c DecodeConfig) validate() error {
 	return nil
 }
 
-// DecodeKind is what happened.
-type DecodeKind uint8
+// DecodeKind is what happened, in words.
+type DecodeKind string
 
 // The kinds of decode event.
 const (
 	// Admitted: the request joined the batch; its first iteration begins.
-	Admitted DecodeKind = iota + 1
+	Admitted DecodeKind = "admitted"
 	// FirstToken: its first iteration ended.
-	FirstToken
+	FirstToken DecodeKind = "first token"
 	// Finished: it has all its tokens; its memory is released, its prompt stays cached.
-	Finished
+	Finished DecodeKind = "finished"
 	// CacheChanged: the set of cached blocks changed, or memory became free without a Finished.
-	CacheChanged
+	CacheChanged DecodeKind = "cache changed"
 )
-
-// String returns the kind in words.
-func (k DecodeKind) String() string {
-	switch k {
-	case Admitted:
-		return "admitted"
-	case FirstToken:
-		return "first token"
-	case Finished:
-		return "finished"
-	case CacheChanged:
-		return "cache changed"
-	}
-	return fmt.Sprintf("DecodeKind(%d)", uint8(k))
-}
 
 // DecodeEvent is one thing that happened, at its exact model time.
 type DecodeEvent struct {
@@ -117,17 +101,16 @@ type DecodeEvent struct {
 // ceil(prompt/BlockTokens) blocks minus those that the cache holds already, plus
 // ceil(output/BlockTokens): output never goes into a prompt block, which others may share.
 type Decode struct {
-	cfg        DecodeConfig
-	blockBytes int64
-	now        time.Duration
-	seg        segment
-	due        int64 // boundary of seg that needs work; -1: none
-	here       map[uint64]*request
-	batch      []*request // in order of admission
-	waiting    []*request // in order of arrival
-	reserved   int        // requests whose bytes have not arrived
-	cache      *cache
-	pending    []DecodeEvent
+	maxBatch int
+	now      time.Duration
+	seg      segment
+	due      int64 // boundary of seg that needs work; -1: none
+	here     map[uint64]*request
+	batch    []*request // in order of admission
+	waiting  []*request // in order of arrival
+	reserved int        // requests whose bytes have not arrived
+	cache    *cache
+	pending  []DecodeEvent
 }
 
 // NewDecode checks the configuration and returns an idle instance with an empty cache.
@@ -135,14 +118,9 @@ func NewDecode(c DecodeConfig) (*Decode, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	blockBytes := int64(c.BlockTokens) * c.KVBytesPerToken
 	return &Decode{
-		cfg:        c,
-		blockBytes: blockBytes,
-		seg:        segment{model: c.Model},
-		due:        -1,
-		here:       make(map[uint64]*request),
-		cache:      newCache(c.MemoryBytes / blockBytes),
+		maxBatch: c.MaxBatch, seg: segment{model: c.Model}, due: -1,
+		here: make(map[uint64]*request), cache: newCache(c.MemoryBytes, c.KVBytesPerToken, c.BlockTokens),
 	}, nil
 }
 
@@ -182,33 +160,118 @@ func (d *Decode) Reservations() int { return d.reserved }
 // Cached returns how many blocks the prefix cache holds, pinned or evictable.
 func (d *Decode) Cached() int { return len(d.cache.entries) }
 
-// CachedBlocks returns the ids of the cached blocks, sorted.
-func (d *Decode) CachedBlocks() []uint64 {
-	ids := make([]uint64, 0, len(d.cache.entries))
-	for id := range d.cache.entries {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // FreeBytes returns the memory that a reservation could get; evictable cache
 // counts as free. It is never negative.
-func (d *Decode) FreeBytes() int64 { return d.bytes(d.cache.available()) }
+func (d *Decode) FreeBytes() int64 { return d.cache.bytes(d.cache.available()) }
 
 // MemoryBytes returns the capacity: MemoryBytes of the configuration in whole blocks.
-func (d *Decode) MemoryBytes() int64 { return d.bytes(d.cache.capacity) }
-
-// bytes converts blocks, saturating: a request may ask for more than any memory.
-func (d *Decode) bytes(blocks int64) int64 {
-	if blocks > math.MaxInt64/d.blockBytes {
-		return math.MaxInt64
-	}
-	return blocks * d.blockBytes
-}
+func (d *Decode) MemoryBytes() int64 { return d.cache.bytes(d.cache.capacity) }
 
 // emit fills in the fields of every event and keeps the event for Advance.
 func (d *Decode) emit(e DecodeEvent) {
 	e.Batch, e.FreeBytes = len(d.batch), d.FreeBytes()
 	d.pending = append(d.pending, e)
+}
+
+// run does what is due by t and moves the time to t.
+func (d *Decode) run(t time.Duration) {
+	d.now = max(d.now, t)
+	for d.due >= 0 {
+		at := d.seg.at(d.due)
+		if at > d.now {
+			return
+		}
+		d.seg.anchor, d.seg.first = at, d.seg.first+d.due
+		d.handOut()
+		d.admit()
+	}
+}
+
+// handOut counts the tokens of the iteration that ends at the anchor: it reports
+// first tokens and removes finished sequences.
+func (d *Decode) handOut() {
+	at := d.seg.anchor
+	for i := 0; i < len(d.batch); {
+		q := d.batch[i]
+		tokens := d.seg.first - q.admittedIter
+		if tokens >= 1 && q.firstAt == 0 {
+			q.firstAt = at // never 0: an iteration takes time
+			d.emit(DecodeEvent{ID: q.id, Kind: FirstToken, At: at, AdmittedAt: q.admittedAt, Tokens: 1})
+		}
+		if tokens < q.output {
+			i++
+			continue
+		}
+		d.batch = slices.Delete(d.batch, i, i+1)
+		d.drop(q)
+		e := DecodeEvent{ID: q.id, Kind: Finished, At: at, AdmittedAt: q.admittedAt, Tokens: int(q.output)}
+		if q.output > 1 {
+			e.MeanTBT = (at - q.firstAt) / time.Duration(q.output-1)
+		}
+		d.emit(e)
+	}
+}
+
+// admit lets waiting requests join at the anchor while there is room.
+func (d *Decode) admit() {
+	for len(d.waiting) > 0 && len(d.batch) < d.maxBatch {
+		q := d.waiting[0]
+		d.waiting = d.waiting[1:]
+		q.admitted, q.admittedAt, q.admittedIter = true, d.seg.anchor, d.seg.first
+		d.batch = append(d.batch, q)
+		d.emit(DecodeEvent{ID: q.id, Kind: Admitted, At: q.admittedAt, AdmittedAt: q.admittedAt})
+	}
+	d.restart()
+}
+
+// join admits at this instant if it is a boundary or the instance is idle;
+// otherwise waiting requests will join at the next boundary.
+func (d *Decode) join() {
+	k := d.seg.floor(d.now)
+	switch {
+	case len(d.batch) == 0 && d.seg.anchor <= d.now:
+		d.seg.anchor = d.now
+	case k >= 0 && d.seg.at(k) == d.now:
+		d.seg.anchor, d.seg.first = d.now, d.seg.first+k
+	default:
+		d.restart()
+		return
+	}
+	d.admit()
+}
+
+// leave takes a sequence out of the batch. Unless this instant is a boundary,
+// the iteration that runs keeps its length: the next segment starts at its end.
+func (d *Decode) leave(q *request) {
+	k := d.seg.floor(d.now)
+	if k < 0 || d.seg.at(k) != d.now {
+		k++
+	}
+	d.seg.anchor, d.seg.first = d.seg.at(k), d.seg.first+k
+	i := slices.Index(d.batch, q)
+	d.batch = slices.Delete(d.batch, i, i+1)
+	d.restart()
+}
+
+// restart makes the segment describe the batch from its anchor on and finds the
+// next boundary that needs work. It changes nothing when the batch is the same.
+func (d *Decode) restart() {
+	d.seg.batch, d.seg.context = len(d.batch), 0
+	d.due = -1
+	need := func(k int64) {
+		if d.due < 0 || k < d.due {
+			d.due = k
+		}
+	}
+	for _, q := range d.batch {
+		d.seg.context += q.prompt + d.seg.first - q.admittedIter
+		next := q.admittedIter + q.output
+		if q.firstAt == 0 {
+			next = q.admittedIter + 1
+		}
+		need(next - d.seg.first)
+	}
+	if len(d.waiting) > 0 && len(d.batch) < d.maxBatch {
+		need(d.seg.floor(d.now) + 1)
+	}
 }

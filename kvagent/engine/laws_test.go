@@ -169,7 +169,7 @@ func TestDecodeLaws(t *testing.T) {
 	for seed := range uint64(200) {
 		m := models[seed%uint64(len(models))]
 		s := newScript(t, seed, m, 1+int(seed/4%5))
-		unit := m.Iteration(1, 0)
+		unit := iteration(m, 1, 0)
 		for range 150 {
 			// Often the same instant or a whole number of iterations, so that commands meet boundaries.
 			switch s.rng.IntN(4) {

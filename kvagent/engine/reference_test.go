@@ -55,7 +55,7 @@ func (w *walker) begin(now time.Duration) {
 		context += q.prompt + q.tokens
 	}
 	w.running = len(w.batch) > 0
-	w.start, w.end = now, now+w.model.Iteration(len(w.batch), context)
+	w.start, w.end = now, now+iteration(w.model, len(w.batch), context)
 }
 
 func (w *walker) arrive(now time.Duration, q *walked) {
@@ -86,4 +86,9 @@ func (w *walker) release(now time.Duration, id uint64) {
 		}
 		return
 	}
+}
+
+// iteration is how long one decode iteration of a batch with this context takes.
+func iteration(m Model, batch, context int) time.Duration {
+	return segment{model: m, batch: batch, context: int64(context)}.at(1)
 }
