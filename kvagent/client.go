@@ -28,7 +28,7 @@ var fastBackoff = backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.
 type Client struct {
 	conn  *grpc.ClientConn
 	rpc   control.AgentClient
-	hello *control.HelloResponse
+	hello *control.HelloResponse // the agent's answer when it was dialled
 }
 
 // Dial connects to an agent's control socket, waiting for the agent to come up
@@ -75,9 +75,6 @@ func call[Request, Reply any](ctx context.Context, limit time.Duration,
 // Close drops the connection; an open session ends with it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Hello is the agent's answer when it was dialled.
-func (c *Client) Hello() *control.HelloResponse { return c.hello }
-
 // Configure sets role, data plane and engine. It needs no open session.
 func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) error {
 	_, err := call(ctx, callTimeout, c.rpc.Configure, r)
@@ -114,17 +111,15 @@ type Session struct {
 func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 	node := c.hello.GetNode()
 	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(callTimeout, cancel)
-	defer timer.Stop()
-	s := &Session{cancel: cancel, events: make(chan *control.Event, 256), done: make(chan struct{})}
-	var err error
-	if s.stream, err = c.rpc.Session(ctx); err != nil {
+	defer time.AfterFunc(callTimeout, cancel).Stop()
+	stream, err := c.rpc.Session(ctx)
+	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("agent %s: open session: %w", node, err)
 	}
 	// An error of this send is io.EOF; Recv returns the cause.
-	_ = s.stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
-	first, err := s.stream.Recv()
+	_ = stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
+	first, err := stream.Recv()
 	if err == nil && first.GetStarted() == nil {
 		err = fmt.Errorf("the first event is %T, want started", first.GetEvent())
 	}
@@ -132,6 +127,7 @@ func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 		cancel()
 		return nil, fmt.Errorf("agent %s: start session: %w", node, err)
 	}
+	s := &Session{stream: stream, cancel: cancel, events: make(chan *control.Event, 256), done: make(chan struct{})}
 	go s.read(ctx)
 	return s, nil
 }
@@ -142,11 +138,10 @@ func (s *Session) read(ctx context.Context) {
 	defer close(s.events)
 	for {
 		e, err := s.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return
-		}
 		if err != nil {
-			s.err = err
+			if !errors.Is(err, io.EOF) {
+				s.err = err
+			}
 			return
 		}
 		select {

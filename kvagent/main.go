@@ -1,16 +1,24 @@
 package kvagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
+	"net"
 	"os"
 	"os/signal"
 	"runtime/debug"
 	"strconv"
 	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
 // LeashEnv names the environment variable that carries the number of the leash
@@ -55,7 +63,11 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 			return err
 		}
 	}
-	return Serve(ctx, Options{Socket: *socket, Node: *node, Version: buildVersion()})
+	o := Options{Socket: *socket, Node: *node}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		o.Version = info.Main.Version
+	}
+	return Serve(ctx, o)
 }
 
 // leashed returns a context that ends when the pipe does. The reading goroutine
@@ -79,9 +91,110 @@ func leashed(ctx context.Context, fd string) (context.Context, error) {
 	return ctx, nil
 }
 
-func buildVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
+// maxSocketPath is the room for a path in a unix socket address, its closing zero excluded.
+const maxSocketPath = 107
+
+// Options are how an agent is started.
+type Options struct {
+	// Socket is the path of the control socket, at most 107 bytes. Its
+	// folder must exist and should be private: a process that can open the socket controls
+	// the agent.
+	Socket string
+	// Node is the agent's name in Hello and in messages.
+	Node string
+	// Version is the program's, for Hello; empty says "unknown".
+	Version string
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Socket == "":
+		return errors.New("socket: is empty")
+	case len(o.Socket) > maxSocketPath:
+		return fmt.Errorf("socket: %q has %d bytes, a unix socket's path at most %d: use a shorter run folder", o.Socket, len(o.Socket), maxSocketPath)
+	case o.Node == "":
+		return errors.New("node: is empty")
 	}
-	return ""
+	return nil
+}
+
+// Serve runs an agent until ctx is done, which is success, or its control
+// socket fails. When it returns, every goroutine is joined, every descriptor
+// closed and the socket's file gone.
+func Serve(ctx context.Context, o Options) error {
+	if err := o.check(); err != nil {
+		return fmt.Errorf("agent: %w", err)
+	}
+	l, err := listenControl(ctx, o.Socket)
+	if err != nil {
+		return fmt.Errorf("agent %s: %w", o.Node, err)
+	}
+	// The sessions end before the server does, so that controllers
+	// get the reason.
+	life, end := context.WithCancel(ctx)
+	defer end()
+	s := &service{node: o.Node, version: cmp.Or(o.Version, "unknown"), life: life}
+	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxConcurrentStreams(16))
+	control.RegisterAgentServer(server, s)
+
+	failed := make(chan error, 1)
+	s.wg.Go(func() { failed <- server.Serve(l) })
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-failed:
+	}
+	end()
+	// Calls in progress may end by themselves for a moment.
+	defer time.AfterFunc(500*time.Millisecond, server.Stop).Stop()
+	server.GracefulStop()
+	s.close()
+	if err != nil {
+		return fmt.Errorf("agent %s: control socket: %w", o.Node, err)
+	}
+	return nil
+}
+
+// listenControl opens the control socket for this user only. It replaces a socket file on
+// which no agent answers: a dead agent left it.
+func listenControl(ctx context.Context, path string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err := removeStale(ctx, path); err != nil {
+			return nil, err
+		}
+		l, err = lc.Listen(ctx, "unix", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for control on %s: %w", path, err)
+	}
+	if err := os.Chmod(path, 0o600); err != nil {
+		_ = l.Close()
+		return nil, fmt.Errorf("restrict control socket: %w", err)
+	}
+	return l, nil
+}
+
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return fmt.Errorf("control socket: %s exists and is no socket: remove it or choose another path", path)
+	}
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = c.Close()
+		return fmt.Errorf("control socket: another agent answers on %s", path)
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return fmt.Errorf("control socket: %s is taken and does not answer: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package kvagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,7 @@ type sender struct {
 	alarms *alarms
 	pool   *pool
 	emit   func(*control.Event)
-	tally  *counters
+	count  *counters
 	chunk  []byte // the shared payload: written again and again, it stays in the CPU's cache
 
 	mu     sync.Mutex
@@ -46,14 +47,18 @@ type outbound struct {
 
 // start begins a transfer; its end, of any kind, is an event.
 func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
+	if err := s.begin(now, k, t); err != nil {
+		s.emit(k.failure(s.clock.now(), "protocol", err, 0))
+	}
+}
+
+func (s *sender) begin(now time.Duration, k transferKey, t *control.Transfer) error {
 	p := s.cfg.net.peers[t.GetPeer()]
 	if p == nil {
-		s.fail(k, "protocol", fmt.Errorf("peer %q is not among the configured peers", t.GetPeer()), 0)
-		return
+		return fmt.Errorf("peer %q is not among the configured peers", t.GetPeer())
 	}
 	if err := checkStreams(t); err != nil {
-		s.fail(k, "protocol", err, 0)
-		return
+		return err
 	}
 	o := &outbound{key: k, peer: p, specs: t.GetStreams(), plan: releaseOf(t), payload: now + s.cfg.setup}
 	o.reports = make([]*control.StreamReport, len(o.specs))
@@ -61,8 +66,7 @@ func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.active[k] != nil {
-		s.fail(k, "protocol", errors.New("the transfer is already under way"), 0)
-		return
+		return errors.New("the transfer is already under way")
 	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.active[k] = cancel
@@ -70,6 +74,7 @@ func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 		defer cancel(nil)
 		s.run(ctx, cancel, o)
 	})
+	return nil
 }
 
 // checkStreams refuses streams that cannot be sent.
@@ -105,8 +110,9 @@ func (c *config) deadline(clock paperClock, r engine.Release) int64 {
 
 func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	at := s.cfg.deadline(s.clock, o.plan)
-	timer := time.AfterFunc(time.Duration(at-monotonic()), func() { cancel(s.timeoutError(o)) })
-	defer timer.Stop()
+	defer time.AfterFunc(time.Duration(at-monotonic()), func() {
+		cancel(fmt.Errorf("peer %s: not done within %v: %d of %d bytes written", o.peer.node, s.cfg.timeout, o.done.Load(), totalBytes(o.specs)))
+	}).Stop()
 	s.moveAll(ctx, cancel, o)
 	cause := context.Cause(ctx)
 	s.mu.Lock()
@@ -114,12 +120,11 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 	s.mu.Unlock()
 	switch {
 	case cause == nil:
-		s.emit(&control.Event{
-			Request: o.key.request, Attempt: o.key.attempt, AtPaperNs: int64(s.clock.now()),
-			Event: &control.Event_TransferSent{TransferSent: &control.TransferSent{Streams: o.reports, StartPaperNs: o.started.Load()}},
-		})
+		e := o.key.event(s.clock.now())
+		e.Event = &control.Event_TransferSent{TransferSent: &control.TransferSent{Streams: o.reports, StartPaperNs: o.started.Load()}}
+		s.emit(e)
 	case !errors.Is(cause, errDropped):
-		s.fail(o.key, "transfer", cause, o.done.Load())
+		s.emit(o.key.failure(s.clock.now(), "transfer", cause, o.done.Load()))
 	}
 }
 
@@ -170,49 +175,28 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 	})
 }
 
-func (s *sender) timeoutError(o *outbound) error {
-	return fmt.Errorf("peer %s: not done within %v: %d of %d bytes written", o.peer.node, s.cfg.timeout, o.done.Load(), o.total())
-}
-
-func (o *outbound) total() int64 { return totalBytes(o.specs) }
-
-func totalBytes(specs []*control.StreamSpec) int64 {
-	var total int64
+func totalBytes(specs []*control.StreamSpec) (total int64) {
 	for _, sp := range specs {
 		total += sp.GetBytes()
 	}
 	return total
 }
 
-func (s *sender) fail(k transferKey, stage string, err error, bytes int64) {
-	s.emit(failure(k, s.clock.now(), stage, err, bytes))
-}
-
-// failure is a Failed event.
-func failure(k transferKey, at time.Duration, stage string, err error, bytes int64) *control.Event {
-	return &control.Event{
-		Request: k.request, Attempt: k.attempt, AtPaperNs: int64(at),
-		Event: &control.Event_Failed{Failed: &control.Failed{Stage: stage, Reason: err.Error(), Bytes: bytes}},
-	}
-}
-
 // stream moves one stream of a transfer over a lent connection and returns the connection.
 func (s *sender) stream(ctx context.Context, o *outbound, i uint32, slot *slot) error {
 	// A write into a full window is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
-	rep, err := s.move(ctx, o, i, slot.link)
+	var err error
+	o.reports[i], err = s.move(ctx, o, i, slot.link)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w",
-			o.peer.node, slot.link.to, slot.key.port, i, o.done.Load(), o.total(), slot.link.explain(err))
-		s.pool.release(slot, err)
-		return err
+		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w", o.peer.node,
+			slot.link.to, slot.port, i, o.done.Load(), totalBytes(o.specs), cmp.Or(slot.link.closed(), err))
 	}
-	s.pool.release(slot, nil)
-	o.reports[i] = rep
-	return nil
+	s.pool.release(slot, err)
+	return err
 }
 
 // move writes a stream and waits until the receiver has it all.
@@ -242,24 +226,13 @@ func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*con
 	if err != nil { // it broke after the acknowledgement: the stream is complete
 		after = before
 	}
-	s.tally.busy.Add(int64(after.busy - before.busy))
-	s.tally.limited.Add(int64(after.limited - before.limited))
+	s.count.busy.Add(int64(after.busy - before.busy))
+	s.count.limited.Add(int64(after.limited - before.limited))
 	return &control.StreamReport{
 		SourcePort: uint32(l.from.Port()), Nic: o.specs[i].GetNic(), Path: o.specs[i].GetPath(), Bytes: f.bytes,
 		FirstPaperNs: int64(first), LastPaperNs: int64(last),
 		Retransmits: after.retransmits - before.retransmits, DeliveryRate: int64(after.deliveryRate), MinRttUs: int64(after.minRTT),
 	}, nil
-}
-
-// explain returns the reason why the connection was closed, if there is one, else the
-// error of the write.
-func (l *link) explain(err error) error {
-	select {
-	case <-l.dead:
-		return l.cause
-	default:
-		return err
-	}
 }
 
 // write sends header, payload and trailer and returns when the payload began.
@@ -269,7 +242,7 @@ func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (tim
 	o.started.CompareAndSwap(0, int64(max(s.clock.now(), 1))) // hand-shake and set-up count as part of the transfer
 	if s.cfg.pull {
 		f.flags |= flagPull
-		if err := l.writeFrame(f, nil); err != nil {
+		if err := f.write(l.conn, nil); err != nil {
 			return 0, err
 		}
 		if _, err := l.await(kindRead, f, ctx.Done()); err != nil {
@@ -279,7 +252,7 @@ func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (tim
 	if err := s.alarms.sleepUntil(ctx, s.clock.real(o.payload)); err != nil {
 		return 0, err
 	}
-	w := payloadWriter{s: s, o: o, l: l, f: f, header: !s.cfg.pull}
+	w := payloadWriter{s: s, o: o, conn: l.conn, f: f, header: !s.cfg.pull}
 	if s.cfg.integrity {
 		w.check = newChecked(f)
 		w.buffer = make([]byte, s.cfg.chunkBytes)
@@ -304,7 +277,7 @@ func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (tim
 type payloadWriter struct {
 	s       *sender
 	o       *outbound
-	l       *link
+	conn    *dataConn
 	f       *frame
 	header  bool // still to be written, in front of the first piece
 	written int64
@@ -323,16 +296,16 @@ func (w *payloadWriter) upTo(limit int64) error {
 		var err error
 		if w.header {
 			w.header = false
-			err = w.l.writeFrame(w.f, piece)
+			err = w.f.write(w.conn, piece)
 		} else {
-			_, err = w.l.conn.Write(piece)
+			_, err = w.conn.Write(piece)
 		}
 		if err != nil {
 			return err
 		}
 		w.written += int64(len(piece))
 		w.o.done.Add(int64(len(piece)))
-		w.s.tally.out.Add(int64(len(piece)))
+		w.s.count.out.Add(int64(len(piece)))
 	}
 	return nil
 }
@@ -341,7 +314,7 @@ func (w *payloadWriter) upTo(limit int64) error {
 func (w *payloadWriter) finish() error {
 	if w.header {
 		w.header = false
-		if err := w.l.writeFrame(w.f, nil); err != nil {
+		if err := w.f.write(w.conn, nil); err != nil {
 			return err
 		}
 	}
@@ -349,7 +322,7 @@ func (w *payloadWriter) finish() error {
 		return nil
 	}
 	t := w.check.trailer()
-	_, err := w.l.conn.Write(t[:])
+	_, err := w.conn.Write(t[:])
 	return err
 }
 
@@ -362,7 +335,7 @@ func (s *sender) cancel(k transferKey) {
 	}
 }
 
-func (s *sender) count() int {
+func (s *sender) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.active)

@@ -26,15 +26,15 @@ type session struct {
 	receiver   *receiver
 	background *background
 
-	cancel context.CancelFunc
-	pulsed chan struct{} // closed when the pulse has ended
+	cancel      context.CancelFunc
+	checksEnded chan struct{} // closed when they have
 }
 
-// pulse is how often an agent checks that it still runs. Otherwise an agent that was
+// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was
 // stopped, or had no CPU, while no timer of its engine was due would not notice. A longer
 // stop is always noticed. The check costs 256 idle agents 0.08 cores at this rate, 0.15 at
 // 100 ms.
-const pulse = 250 * time.Millisecond
+const checkPeriod = 250 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
 
@@ -56,24 +56,28 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	s.driver = newDriver(inst, s.clock, s.alarms, s.out.put)
 
 	ctx, s.cancel = context.WithCancel(ctx)
-	s.pulsed = make(chan struct{})
-	go s.feel(ctx)
+	s.checksEnded = make(chan struct{})
+	go s.checkLateness(ctx)
 	s.sender = &sender{
-		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, tally: s.plane.count,
+		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, count: s.plane.count,
 		chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{}, ctx: ctx,
 	}
-	s.receiver = newReceiver(s.cfg, s.clock, s.plane.count)
-	s.receiver.done, s.receiver.failed = s.arrived, s.failed
-	s.plane.inlet.sink.Store(s.receiver)
+	s.receiver = &receiver{
+		cfg: s.cfg, clock: s.clock, count: s.plane.count, done: s.arrived, failed: s.failed,
+		transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{},
+	}
+	s.plane.inlet.receiver.Store(s.receiver)
 	s.background = &background{cfg: s.cfg, clock: s.clock, alarms: s.alarms, emit: s.out.put, sent: &s.plane.count.backgroundOut, ctx: ctx}
-	s.out.put(&control.Event{AtPaperNs: int64(s.clock.now()), Event: &control.Event_Started{Started: &control.Started{}}})
+	e := transferKey{}.event(s.clock.now())
+	e.Event = &control.Event_Started{Started: &control.Started{}}
+	s.out.put(e)
 	return nil
 }
 
-// feel always keeps one alarm pending; its lateness is measured like that of other alarms.
-func (s *session) feel(ctx context.Context) {
-	defer close(s.pulsed)
-	for s.alarms.sleepUntil(ctx, monotonic()+int64(pulse)) == nil {
+// checkLateness always keeps one alarm pending; its lateness is measured like that of other alarms.
+func (s *session) checkLateness(ctx context.Context) {
+	defer close(s.checksEnded)
+	for s.alarms.sleepUntil(ctx, monotonic()+int64(checkPeriod)) == nil {
 		// waking is enough
 	}
 }
@@ -84,14 +88,14 @@ func (s *session) close() {
 	if s.driver == nil {
 		return
 	}
-	s.plane.inlet.sink.Store(nil)
+	s.plane.inlet.receiver.Store(nil)
 	s.cancel()
 	s.background.off()
 	s.sender.close()
 	s.receiver.close()
 	s.driver.close()
 	s.alarms.close()
-	<-s.pulsed
+	<-s.checksEnded
 	late := &s.plane.count.late
 	late.Store(max(late.Load(), s.alarms.lateness()))
 }
@@ -133,7 +137,7 @@ func (s *session) handle(ctx context.Context, c *control.Command) error {
 
 // wrongRole fails a command that this agent's role cannot do.
 func (s *session) wrongRole(k transferKey, what string) {
-	s.out.put(failure(k, s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.role), 0))
+	s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.role), 0))
 }
 
 func (s *session) submit(p *control.Prefill) {
@@ -143,8 +147,8 @@ func (s *session) submit(p *control.Prefill) {
 		return
 	}
 	s.driver.do(0, func(now time.Duration) {
-		if err := s.prefill.engine.Submit(now, p.GetRequest(), int(p.GetTokens())); err != nil {
-			s.out.put(failure(k, now, "prefill", err, 0))
+		if err := s.prefill.Submit(now, p.GetRequest(), int(p.GetTokens())); err != nil {
+			s.out.put(k.failure(now, "prefill", err, 0))
 		}
 	})
 }
@@ -156,10 +160,9 @@ func (s *session) reserve(r *control.Reserve) {
 		return
 	}
 	s.driver.do(0, func(now time.Duration) {
-		s.out.put(&control.Event{
-			Request: k.request, Attempt: k.attempt, AtPaperNs: int64(now),
-			Event: &control.Event_Reserved{Reserved: s.decode.reserve(now, r)},
-		})
+		e := k.event(now)
+		e.Event = &control.Event_Reserved{Reserved: s.decode.reserve(now, r)}
+		s.out.put(e)
 	})
 }
 
@@ -170,7 +173,7 @@ func (s *session) drop(k transferKey) {
 	s.driver.do(0, func(now time.Duration) {
 		switch {
 		case s.prefill != nil:
-			s.prefill.engine.Cancel(now, k.request)
+			s.prefill.Cancel(now, k.request)
 		case s.decode != nil:
 			s.release(now, k)
 		}
@@ -180,32 +183,30 @@ func (s *session) drop(k transferKey) {
 // release frees a reservation and reports the free memory. The driver calls it.
 func (s *session) release(now time.Duration, k transferKey) {
 	if s.decode.release(now, k) {
-		s.out.put(&control.Event{
-			Request: k.request, Attempt: k.attempt, AtPaperNs: int64(now),
-			Event: &control.Event_Cache{Cache: &control.CacheChange{FreePaperBytes: s.decode.engine.FreeBytes()}},
-		})
+		e := k.event(now)
+		e.Event = &control.Event_Cache{Cache: &control.CacheChange{FreePaperBytes: s.decode.FreeBytes()}}
+		s.out.put(e)
 	}
 }
 
 // arrived is called by the receiver when a transfer is complete.
 func (s *session) arrived(k transferKey, at time.Duration, done *control.TransferDone) {
-	s.out.put(&control.Event{
-		Request: k.request, Attempt: k.attempt, AtPaperNs: int64(at),
-		Event: &control.Event_TransferDone{TransferDone: done},
-	})
+	e := k.event(at)
+	e.Event = &control.Event_TransferDone{TransferDone: done}
+	s.out.put(e)
 	if s.decode == nil {
 		return
 	}
 	s.driver.do(at, func(now time.Duration) {
 		if err := s.decode.arrive(now, k); err != nil {
-			s.out.put(failure(k, now, "decode", err, done.GetBytes()))
+			s.out.put(k.failure(now, "decode", err, done.GetBytes()))
 		}
 	})
 }
 
 // failed is called by the receiver when a transfer has failed.
 func (s *session) failed(k transferKey, err error, bytes int64) {
-	s.out.put(failure(k, s.clock.now(), "transfer", err, bytes))
+	s.out.put(k.failure(s.clock.now(), "transfer", err, bytes))
 	if s.decode != nil {
 		s.driver.do(0, func(now time.Duration) { s.release(now, k) })
 	}
@@ -213,17 +214,79 @@ func (s *session) failed(k transferKey, err error, bytes int64) {
 
 // status adds the session's occupancy.
 func (s *session) status(out *control.StatusResponse) {
-	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.count())
+	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.size())
 	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness())
-	var once sync.WaitGroup
-	once.Add(1)
-	asked := s.driver.do(0, func(time.Duration) {
-		defer once.Done()
-		if s.driver.inst != nil {
-			s.driver.inst.status(out)
+	answered := make(chan struct{})
+	if s.driver.inst != nil && s.driver.do(0, func(time.Duration) {
+		s.driver.inst.status(out)
+		close(answered)
+	}) {
+		<-answered
+	}
+}
+
+// outboxLimit bounds the events that wait for a controller that does not read.
+const outboxLimit = 1 << 18
+
+// outbox is the queue of events to the controller. put never
+// blocks, so a slow controller delays no engine and no transfer. A controller that does
+// not read at all loses its session.
+type outbox struct {
+	mu     sync.Mutex
+	queue  []*control.Event
+	closed bool
+	full   bool
+	wake   chan struct{} // one place
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+// put queues an event; after close it is dropped.
+func (o *outbox) put(e *control.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.full {
+		return
+	}
+	if o.full = len(o.queue) >= outboxLimit; !o.full {
+		o.queue = append(o.queue, e)
+	}
+	o.lockedWake()
+}
+
+// close lets the pump end once the queue is empty.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.lockedWake()
+}
+
+func (o *outbox) lockedWake() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// pump sends until the outbox is closed and empty.
+func (o *outbox) pump(send func(*control.Event) error) error {
+	for {
+		<-o.wake
+		o.mu.Lock()
+		batch, closed, full := o.queue, o.closed, o.full
+		o.queue = nil
+		o.mu.Unlock()
+		for _, e := range batch {
+			if err := send(e); err != nil {
+				return err
+			}
 		}
-	})
-	if asked {
-		once.Wait()
+		switch {
+		case full:
+			return fmt.Errorf("the controller left %d events unread", outboxLimit)
+		case closed:
+			return nil
+		}
 	}
 }
