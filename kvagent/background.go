@@ -10,11 +10,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
 // The kinds of background traffic.
@@ -24,37 +21,31 @@ const (
 	backgroundOnOff = "tcp-onoff"
 )
 
-// StageBackground is the stage of the Failed event that reports lost background traffic. The
-// event belongs to no request; ignore its request number.
+// StageBackground is the stage of the Failed event that reports lost background traffic. The event belongs to
+// no request; ignore its request number.
 const StageBackground = "background"
 
 const (
-	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and
-	// 14 of header, of which TCP (with timestamps) and UDP leave so much for payload.
+	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and 14 of header, of which
+	// TCP (with timestamps) and UDP leave so much for payload.
 	frameBytes      = 1514
 	udpPayloadBytes = 1472
 	tcpPayloadBytes = 1448
 
-	// pacingTick is how often a source checks what is due: its bursts are what
-	// the rate gives in this time, far below a switch's buffer.
+	// pacingTick is how often a source checks what is due: its bursts are what the rate gives in this time,
+	// far below a switch's buffer.
 	pacingTick = time.Millisecond
-	// maxCatchUp bounds what a source catches up on after a stall (of the host, or
-	// by a full window): a source keeps a rate, it does not work off a backlog.
+	// maxCatchUp bounds what a source catches up on after a stall (of the host, or by a full window): a
+	// source keeps a rate, it does not work off a backlog.
 	maxCatchUp = 10 * time.Millisecond
 	// onOffMean is the mean length of a period, paper time.
 	onOffMean = 200 * time.Millisecond
 )
 
-// background runs the session's sources while they are switched on. on and
-// off are called from one goroutine; off joins everything.
+// background runs the session's sources while they are switched on. on and off are called from one goroutine;
+// off joins everything.
 type background struct {
-	cfg    *config
-	clock  paperClock
-	alarms *alarms
-	emit   func(*control.Event)
-	sent   *atomic.Int64
-	ctx    context.Context
-
+	*trial
 	stop context.CancelFunc // nil when off
 	wg   sync.WaitGroup
 }
@@ -68,8 +59,8 @@ func (b *background) on() {
 	for i, f := range b.cfg.background {
 		b.wg.Go(func() {
 			if err := b.run(ctx, f); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("background flow %d (%s to %s): %w", i, f.kind, f.to, err)
-				b.emit(transferKey{}.failure(b.clock.now(), StageBackground, err, 0))
+				err = fmt.Errorf("background flow %d (%s to %s): %w", i, f.GetKind(), f.to, err)
+				b.out.put(transferKey{}.failure(b.clock.now(), StageBackground, err, 0))
 			}
 		})
 	}
@@ -84,9 +75,9 @@ func (b *background) off() {
 	b.stop = nil
 }
 
-// run sends full frames at a flow's rate, all the time or in periods. The kernel may cut several
-// datagrams out of one write: then they cross the fabric as one packet, like TCP's. The network may
-// lose datagrams; a full local queue loses them as well.
+// run sends full frames at a flow's rate, all the time or in periods. The kernel may cut several datagrams
+// out of one write: then they cross the fabric as one packet, like TCP's. The network may lose datagrams; a
+// full local queue loses them as well.
 func (b *background) run(ctx context.Context, f backgroundFlow) error {
 	c, err := b.dial(ctx, f)
 	if err != nil {
@@ -98,10 +89,10 @@ func (b *background) run(ctx context.Context, f backgroundFlow) error {
 		stop()
 		_ = c.Close()
 	}()
-	p := pacer{bytesPerSecond: f.bitsPerSecond / 8}
+	p := pacer{bytesPerSecond: f.GetBitsPerSecond() / 8}
 	var periods *onOff
-	segments, payloadBytes, udp := f.segments, tcpPayloadBytes, f.kind == backgroundUDP
-	if f.kind == backgroundOnOff {
+	segments, payloadBytes, udp := max(1, int(f.GetSegments())), tcpPayloadBytes, f.GetKind() == backgroundUDP
+	if f.GetKind() == backgroundOnOff {
 		p.bytesPerSecond *= 2
 		periods = newOnOff(f, b.clock.scale)
 	}
@@ -116,18 +107,15 @@ func (b *background) run(ctx context.Context, f backgroundFlow) error {
 	payload, unit := make([]byte, segments*payloadBytes), segments*frameBytes
 	p.sentUntil = monotonic()
 	for {
-		if periods != nil {
-			waited, err := periods.wait(ctx, b.alarms)
-			if err != nil {
+		for periods != nil && monotonic() >= periods.onTill {
+			if err := b.alarms.sleepUntil(ctx, periods.next()); err != nil {
 				return err
 			}
-			if waited {
-				p.sentUntil = monotonic()
-			}
+			p.sentUntil = monotonic()
 		}
 		for range p.take(monotonic(), unit) {
 			n, err := c.Write(payload)
-			b.sent.Add(int64(n))
+			b.plane.count.backgroundOut.Add(int64(n))
 			if err != nil && !(udp && errors.Is(err, syscall.ENOBUFS)) {
 				return err
 			}
@@ -142,16 +130,16 @@ func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, erro
 	if len(b.cfg.net.addrs) == 0 {
 		return nil, errors.New("this agent has no address to send from")
 	}
-	from := netip.AddrPortFrom(b.cfg.net.addrs[0], f.sourcePort)
-	if f.kind != backgroundUDP {
-		return socketOptions{congestion: b.cfg.net.options.congestion, dscp: f.dscp}.dial(ctx, from, f.to)
+	from := netip.AddrPortFrom(b.cfg.net.addrs[0], uint16(f.GetSourcePort()))
+	if f.GetKind() != backgroundUDP {
+		return socketOptions{congestion: b.cfg.net.options.congestion, dscp: int(f.GetDscp())}.dial(ctx, from, f.to)
 	}
-	d := net.Dialer{Control: socketOptions{dscp: f.dscp}.control, LocalAddr: net.UDPAddrFromAddrPort(from)}
+	d := net.Dialer{Control: socketOptions{dscp: int(f.GetDscp())}.control, LocalAddr: net.UDPAddrFromAddrPort(from)}
 	return d.DialContext(ctx, "udp4", f.to.String())
 }
 
-// pacer computes how many bytes are due at a rate. It forgets what was missed for longer
-// than maxCatchUp, or than two units if that is longer.
+// pacer computes how many bytes are due at a rate. It forgets what was missed for longer than maxCatchUp, or
+// than two units if that is longer.
 type pacer struct {
 	bytesPerSecond float64
 	sentUntil      int64 // monotonic time up to which everything is sent
@@ -174,8 +162,8 @@ func (p *pacer) next(now int64, unit int) int64 {
 // span is how long this number of bytes takes, in ns.
 func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
 
-// onOff alternates exponential periods of activity and silence. The draws follow
-// from the flow's addresses, so they are the same in every run.
+// onOff alternates exponential periods of activity and silence. The draws follow from the flow's addresses,
+// so they are the same in every run.
 type onOff struct {
 	rng    *rand.Rand
 	scale  float64
@@ -184,7 +172,7 @@ type onOff struct {
 
 func newOnOff(f backgroundFlow, scale float64) *onOff {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.sourcePort) // a hash write never fails
+	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.GetSourcePort()) // a hash write never fails
 	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), scale: scale, onTill: monotonic()}
 	if o.rng.Uint64()&1 == 0 { // half of the sources begin with silence
 		o.onTill += o.period()
@@ -196,15 +184,9 @@ func (o *onOff) period() int64 {
 	return int64(math.Round(o.rng.ExpFloat64() * float64(onOffMean) * o.scale))
 }
 
-// wait returns at once in an active period, else sleeps through the silence.
-func (o *onOff) wait(ctx context.Context, a *alarms) (waited bool, err error) {
-	for monotonic() >= o.onTill {
-		off := o.onTill + o.period()
-		o.onTill = off + o.period()
-		if err := a.sleepUntil(ctx, off); err != nil {
-			return false, err
-		}
-		waited = true
-	}
-	return waited, nil
+// next is when the silence ends that follows this period of activity.
+func (o *onOff) next() int64 {
+	end := o.onTill + o.period()
+	o.onTill = end + o.period()
+	return end
 }

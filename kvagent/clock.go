@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// paperClock converts between the host's monotonic time and the trial's paper
-// time: paper = (monotonic - epoch) / scale.
+// paperClock converts between the host's monotonic time and the trial's paper time: paper = (monotonic -
+// epoch) / scale.
 type paperClock struct {
 	epoch int64   // monotonic ns
 	scale float64 // T: real seconds per paper second, > 0
@@ -23,8 +23,8 @@ func (c paperClock) paper(mono int64) time.Duration {
 	return time.Duration(math.Round(float64(max(mono-c.epoch, 0)) / c.scale))
 }
 
-// real is the monotonic time at which paper time p is reached: never earlier,
-// so that a timer set to it finds p due.
+// real is the monotonic time at which paper time p is reached: never earlier, so that a timer set to it finds
+// p due.
 func (c paperClock) real(p time.Duration) int64 {
 	d := float64(p) * c.scale
 	if d > math.MaxInt64/4 {
@@ -33,8 +33,8 @@ func (c paperClock) real(p time.Duration) int64 {
 	return c.epoch + int64(math.Ceil(d))
 }
 
-// alarms wakes the parts of an agent at monotonic times, all on one kernel timer.
-// It is safe for concurrent use.
+// alarms wakes the parts of an agent at monotonic times, all on one kernel timer. It is safe for concurrent
+// use.
 type alarms struct {
 	timer *kernelTimer
 	done  chan struct{} // closed when run has returned
@@ -49,6 +49,9 @@ type alarm struct {
 	at int64
 	ch chan struct{}
 }
+
+// noAlarm never fires.
+var noAlarm = &alarm{}
 
 func newAlarms() (*alarms, error) {
 	t, err := newKernelTimer()
@@ -85,11 +88,10 @@ func (a *alarms) fire() {
 	a.lockedArm()
 }
 
-// lockedArm sets the kernel timer to the earliest alarm. An error means that the
-// timer is closed; then no alarm is waited for any more.
+// lockedArm sets the kernel timer to the earliest alarm.
 func (a *alarms) lockedArm() {
 	if len(a.queue) > 0 {
-		_ = a.timer.set(a.queue[0].at)
+		a.timer.set(a.queue[0].at)
 	}
 }
 
@@ -106,7 +108,7 @@ func (a *alarms) at(mono int64) *alarm {
 	return al
 }
 
-// stop withdraws an alarm; one that has fired is no error.
+// stop withdraws an alarm; one that has fired, or noAlarm, is no error.
 func (a *alarms) stop(al *alarm) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -137,8 +139,8 @@ func (a *alarms) lateness() int64 {
 	return a.latest
 }
 
-// TimerLateness measures how late this host wakes an agent. It returns the lateness of the
-// given number of wake-ups, one per period, with the timer that agents use.
+// TimerLateness measures how late this host wakes an agent. It returns the lateness of the given number of
+// wake-ups, one per period, with the timer that agents use.
 func TimerLateness(ctx context.Context, count int, every time.Duration) ([]time.Duration, error) {
 	a, err := newAlarms()
 	if err != nil {
@@ -149,16 +151,12 @@ func TimerLateness(ctx context.Context, count int, every time.Duration) ([]time.
 	next := monotonic()
 	for range count {
 		next += int64(every)
-		al := a.at(next)
-		select {
-		case <-ctx.Done():
-			a.stop(al)
+		if a.sleepUntil(ctx, next) != nil {
 			return late, ctx.Err()
-		case <-al.ch:
-			now := monotonic()
-			late = append(late, time.Duration(now-next))
-			next = max(next, now) // a late one does not make the others late
 		}
+		now := monotonic()
+		late = append(late, time.Duration(now-next))
+		next = max(next, now) // a late one does not make the others late
 	}
 	return late, nil
 }

@@ -20,17 +20,13 @@ const (
 	maxDSCP           = 63
 )
 
-// config is a ConfigureRequest that has been checked.
+// config is a ConfigureRequest that has been checked, with its defaults.
 type config struct {
-	role       control.Role
-	scale      float64
+	*control.ConfigureRequest
 	net        networkConfig
 	chunkBytes int
-	integrity  bool
-	pull       bool
 	setup      time.Duration // paper
 	timeout    time.Duration // real
-	engine     *control.EngineConfig
 	background []backgroundFlow
 }
 
@@ -53,12 +49,8 @@ type peer struct {
 }
 
 type backgroundFlow struct {
-	to            netip.AddrPort
-	sourcePort    uint16
-	bitsPerSecond float64
-	kind          string
-	dscp          int
-	segments      int // full frames that leave at a time, 1 or more
+	*control.BackgroundFlow
+	to netip.AddrPort
 }
 
 // maxSegments is what a packet of 64 KiB holds.
@@ -91,17 +83,16 @@ func positive(field string, v float64) error {
 func parseConfig(r *control.ConfigureRequest) (*config, error) {
 	t := r.GetTransfer()
 	c := &config{
-		role: r.GetRole(), scale: r.GetTimeScale(), engine: r.GetEngine(), integrity: t.GetIntegrity(), pull: t.GetPull(),
-		chunkBytes: int(cmp.Or(t.GetChunkBytes(), defaultChunkBytes)), setup: time.Duration(t.GetSetupPaperNs()),
-		timeout: cmp.Or(time.Duration(t.GetTimeoutNs()), defaultTimeout),
+		ConfigureRequest: r, chunkBytes: int(cmp.Or(t.GetChunkBytes(), defaultChunkBytes)),
+		setup: time.Duration(t.GetSetupPaperNs()), timeout: cmp.Or(time.Duration(t.GetTimeoutNs()), defaultTimeout),
 	}
-	switch c.role {
+	switch r.GetRole() {
 	case control.Role_ROLE_PREFILL, control.Role_ROLE_DECODE, control.Role_ROLE_BACKGROUND, control.Role_ROLE_ENDPOINT:
 	default:
-		return nil, badField("role", "%v is none of prefill, decode, background, endpoint", c.role)
+		return nil, badField("role", "%v is none of prefill, decode, background, endpoint", r.GetRole())
 	}
 	if err := cmp.Or(
-		positive("time_scale", c.scale),
+		positive("time_scale", r.GetTimeScale()),
 		within("transfer.chunk_bytes", int64(c.chunkBytes), minChunkBytes, maxChunkBytes),
 		within("transfer.dscp", int64(t.GetDscp()), 0, maxDSCP),
 		within("transfer.setup_paper_ns", t.GetSetupPaperNs(), 0, math.MaxInt64),
@@ -221,8 +212,6 @@ func parseBackground(f *control.BackgroundFlow) (out backgroundFlow, err error) 
 	if kinds := []string{backgroundUDP, backgroundTCP, backgroundOnOff}; !slices.Contains(kinds, f.GetKind()) {
 		return out, badField("kind", "%q is none of %s", f.GetKind(), strings.Join(kinds, ", "))
 	}
-	return backgroundFlow{
-		to: netip.AddrPortFrom(addr, port), sourcePort: uint16(f.GetSourcePort()), bitsPerSecond: f.GetBitsPerSecond(),
-		kind: f.GetKind(), dscp: int(f.GetDscp()), segments: max(1, int(f.GetSegments())),
-	}, cmp.Or(within("dscp", int64(f.GetDscp()), 0, maxDSCP), within("segments", int64(f.GetSegments()), 0, maxSegments))
+	return backgroundFlow{f, netip.AddrPortFrom(addr, port)},
+		cmp.Or(within("dscp", int64(f.GetDscp()), 0, maxDSCP), within("segments", int64(f.GetSegments()), 0, maxSegments))
 }

@@ -1,13 +1,11 @@
-// Package kvagent is the stub of one model instance in the packet
-// world: it takes the time of a prefill or decode engine (package
-// kvagent/engine) and really moves KV caches as TCP streams.
+// Package kvagent is the stub of one model instance in the packet world: it takes the time of a prefill or
+// decode engine (package kvagent/engine) and really moves KV caches as TCP streams.
 //
 // # What it does not do
 //
-// An agent runs inside the namespace of its node and knows nothing of the
-// fabric: it receives addresses, source ports and commands over a unix socket
-// (package kvagent/control). It decides nothing: the controller decides which
-// request goes where, and the fabric decides which path a source port takes.
+// An agent runs inside the namespace of its node and knows nothing of the fabric: it receives addresses,
+// source ports and commands over a unix socket (package kvagent/control). It decides nothing: the controller
+// decides which request goes where, and the fabric decides which path a source port takes.
 //
 // # What it promises
 //
@@ -24,12 +22,11 @@
 //   - Each socket sets its own congestion control and DSCP; no sysctl
 //     is read or changed.
 //
-// Times on the wire are CLOCK_MONOTONIC, which all processes of a host share;
-// paper time is (monotonic - epoch) / T.
+// Times on the wire are CLOCK_MONOTONIC, which all processes of a host share; paper time is (monotonic -
+// epoch) / T.
 //
 // # Where to start reading
 //
-// Serve (the process), service (the calls), session (one trial), then driver
-// (engine) and the data plane: frame (what is on the wire), pool and sender
-// (outgoing), inlet and receiver (incoming).
+// Serve (the process), service (the calls), session (one trial), then driver (engine) and the data plane:
+// frame (what is on the wire), pool and sender (outgoing), inlet and receiver (incoming).
 package kvagent

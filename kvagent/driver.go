@@ -9,31 +9,26 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// driver is the one goroutine that owns an engine. Other goroutines give it work with do;
-// it wakes by itself when the engine has something to do. Late wake-ups do not shift
-// model time: the engine gives the time of each event.
+// driver is the one goroutine that owns an engine. Other goroutines give it work with do; it wakes by itself
+// when the engine has something to do. Late wake-ups do not shift model time: the engine gives the time of
+// each event.
 type driver struct {
-	inst   instance // nil: a role without engine; work still runs in order
-	clock  paperClock
-	alarms *alarms
-	emit   func(*control.Event)
-	work   chan task
-	stop   chan struct{}
-	ended  chan struct{}
+	*trial
+	inst  instance
+	work  chan task
+	stop  chan struct{}
+	ended chan struct{}
 }
 
-// task is work to be done at a paper time: that of the cause if it is known
-// (the last byte of a transfer), else 0: the time at which the driver runs it.
+// task is work to be done at a paper time: that of the cause if it is known (the last byte of a transfer),
+// else 0: the time at which the driver runs it.
 type task struct {
 	at time.Duration
 	do func(now time.Duration)
 }
 
-func newDriver(inst instance, clock paperClock, al *alarms, emit func(*control.Event)) *driver {
-	d := &driver{
-		inst: inst, clock: clock, alarms: al, emit: emit,
-		work: make(chan task, 64), stop: make(chan struct{}), ended: make(chan struct{}),
-	}
+func newDriver(t *trial, inst instance) *driver {
+	d := &driver{trial: t, inst: inst, work: make(chan task, 64), stop: make(chan struct{}), ended: make(chan struct{})}
 	go d.run()
 	return d
 }
@@ -57,22 +52,16 @@ func (d *driver) do(at time.Duration, f func(now time.Duration)) bool {
 func (d *driver) run() {
 	defer close(d.ended)
 	var latest time.Duration // that the engine was given
-	var wake *alarm
+	wake := noAlarm
 	for {
 		wake = d.rearm(wake)
-		var fired chan struct{}
-		if wake != nil {
-			fired = wake.ch
-		}
 		var t task
 		select {
 		case t = <-d.work:
-		case <-fired:
-			wake = nil
+		case <-wake.ch:
+			wake = noAlarm
 		case <-d.stop:
-			if wake != nil {
-				d.alarms.stop(wake)
-			}
+			d.alarms.stop(wake)
 			return
 		}
 		if t.at == 0 {
@@ -89,34 +78,26 @@ func (d *driver) run() {
 
 // rearm sets the alarm to the engine's next event.
 func (d *driver) rearm(wake *alarm) *alarm {
-	if d.inst == nil {
-		return nil
-	}
 	next, ok := d.inst.Next()
 	at := d.clock.real(next)
-	if wake != nil {
-		if ok && wake.at == at {
-			return wake
-		}
-		d.alarms.stop(wake)
+	if ok && wake != noAlarm && wake.at == at {
+		return wake
 	}
+	d.alarms.stop(wake)
 	if !ok {
-		return nil
+		return noAlarm
 	}
 	return d.alarms.at(at)
 }
 
 func (d *driver) advance(now time.Duration) {
-	if d.inst == nil {
-		return
-	}
 	for _, e := range d.inst.advance(now) {
-		d.emit(e)
+		d.out.put(e)
 	}
 }
 
-// instance is an engine as the driver sees it: a state machine that turns
-// commands and time into events of the protocol. A role without an engine has none.
+// instance is an engine as the driver sees it: a state machine that turns commands and time into events of
+// the protocol.
 type instance interface {
 	// Next is when the driver must wake the machine.
 	Next() (time.Duration, bool)
@@ -126,8 +107,15 @@ type instance interface {
 	status(*control.StatusResponse)
 }
 
+// noEngine is for a role without an engine; a driver's work still runs in order.
+type noEngine struct{}
+
+func (noEngine) Next() (time.Duration, bool)            { return 0, false }
+func (noEngine) advance(time.Duration) []*control.Event { return nil }
+func (noEngine) status(*control.StatusResponse)         {}
+
 func newInstance(c *config) (inst instance, err error) {
-	e := c.engine
+	e := c.GetEngine()
 	model := engine.Model{
 		PrefillBase:              time.Duration(e.GetPrefillBasePaperNs()),
 		PrefillPerTokenNs:        e.GetPrefillPerTokenPaperNs(),
@@ -136,7 +124,8 @@ func newInstance(c *config) (inst instance, err error) {
 		DecodePerSequence:        time.Duration(e.GetDecodePerSequencePaperNs()),
 		DecodePerContextTokenNs:  e.GetDecodePerContextTokenPaperNs(),
 	}
-	switch c.role {
+	inst = noEngine{}
+	switch c.GetRole() {
 	case control.Role_ROLE_PREFILL:
 		p := &prefill{}
 		p.Prefill, err = engine.NewPrefill(engine.PrefillConfig{Model: model, Mode: engine.Mode(e.GetPrefillMode())})
@@ -155,8 +144,8 @@ func newInstance(c *config) (inst instance, err error) {
 	return inst, nil
 }
 
-// prefill is the engine of a prefill agent. Prompts have no attempts: nothing
-// distinguishes a request that is computed again, and nothing needs to.
+// prefill is the engine of a prefill agent. Prompts have no attempts: nothing distinguishes a request that is
+// computed again, and nothing needs to.
 type prefill struct{ *engine.Prefill }
 
 func (p *prefill) advance(now time.Duration) (out []*control.Event) {
@@ -177,8 +166,8 @@ func (p *prefill) status(s *control.StatusResponse) {
 	s.PrefillWaiting, s.PrefillRunning = int32(p.Waiting()), int32(p.Running())
 }
 
-// decode is the engine of a decode agent. A request holds one reservation at a
-// time, that of its latest attempt; the engine knows requests only.
+// decode is the engine of a decode agent. A request holds one reservation at a time, that of its latest
+// attempt; the engine knows requests only.
 type decode struct {
 	*engine.Decode
 	attempts map[uint64]uint32 // of requests that the engine holds

@@ -21,18 +21,16 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// LeashEnv names the environment variable that carries the number of the leash
-// descriptor: the read end of a pipe whose write end the starter keeps. When
-// the starter dies, the pipe closes and the agent exits.
+// LeashEnv names the environment variable that carries the number of the leash descriptor: the read end of a
+// pipe whose write end the starter keeps. When the starter dies, the pipe closes and the agent exits.
 const LeashEnv = "NETKVLAB_LEASH_FD"
 
 // ErrUsage marks errors of the command line.
 var ErrUsage = errors.New("usage: netkvlab kvagent --socket PATH --node NAME [--leash-fd N]")
 
-// Main runs an agent as a process: args are those after the command's name,
-// usage and flag errors go to stderr. It returns nil after SIGTERM, SIGINT, the
-// end of ctx or of the leash; flag.ErrHelp after --help; an error that
-// matches ErrUsage for a wrong command line.
+// Main runs an agent as a process: args are those after the command's name, usage and flag errors go to
+// stderr. It returns nil after SIGTERM, SIGINT, the end of ctx or of the leash; flag.ErrHelp after --help; an
+// error that matches ErrUsage for a wrong command line.
 func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("kvagent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -70,8 +68,8 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	return Serve(ctx, o)
 }
 
-// leashed returns a context that ends when the pipe does. The reading goroutine
-// lives as long as the process: only the starter's end ends the read.
+// leashed returns a context that ends when the pipe does. The reading goroutine lives as long as the process:
+// only the starter's end ends the read.
 func leashed(ctx context.Context, fd string) (context.Context, error) {
 	n, err := strconv.ParseUint(fd, 10, 16)
 	if err != nil || n < 3 {
@@ -96,9 +94,8 @@ const maxSocketPath = 107
 
 // Options are how an agent is started.
 type Options struct {
-	// Socket is the path of the control socket, at most 107 bytes. Its
-	// folder must exist and should be private: a process that can open the socket controls
-	// the agent.
+	// Socket is the path of the control socket, at most 107 bytes. Its folder must exist and should be
+	// private: a process that can open the socket controls the agent.
 	Socket string
 	// Node is the agent's name in Hello and in messages.
 	Node string
@@ -106,31 +103,22 @@ type Options struct {
 	Version string
 }
 
-func (o *Options) check() error {
+// Serve runs an agent until ctx is done, which is success, or its control socket fails. When it returns,
+// every goroutine is joined, every descriptor closed and the socket's file gone.
+func Serve(ctx context.Context, o Options) error {
 	switch {
 	case o.Socket == "":
-		return errors.New("socket: is empty")
+		return errors.New("agent: socket: is empty")
 	case len(o.Socket) > maxSocketPath:
-		return fmt.Errorf("socket: %q has %d bytes, a unix socket's path at most %d: use a shorter run folder", o.Socket, len(o.Socket), maxSocketPath)
+		return fmt.Errorf("agent: socket: %q has %d bytes, a unix socket's path at most %d: use a shorter run folder", o.Socket, len(o.Socket), maxSocketPath)
 	case o.Node == "":
-		return errors.New("node: is empty")
-	}
-	return nil
-}
-
-// Serve runs an agent until ctx is done, which is success, or its control
-// socket fails. When it returns, every goroutine is joined, every descriptor
-// closed and the socket's file gone.
-func Serve(ctx context.Context, o Options) error {
-	if err := o.check(); err != nil {
-		return fmt.Errorf("agent: %w", err)
+		return errors.New("agent: node: is empty")
 	}
 	l, err := listenControl(ctx, o.Socket)
 	if err != nil {
 		return fmt.Errorf("agent %s: %w", o.Node, err)
 	}
-	// The sessions end before the server does, so that controllers
-	// get the reason.
+	// The sessions end before the server does, so that controllers get the reason.
 	life, end := context.WithCancel(ctx)
 	defer end()
 	s := &service{node: o.Node, version: cmp.Or(o.Version, "unknown"), life: life}
@@ -155,8 +143,8 @@ func Serve(ctx context.Context, o Options) error {
 	return nil
 }
 
-// listenControl opens the control socket for this user only. It replaces a socket file on
-// which no agent answers: a dead agent left it.
+// listenControl opens the control socket for this user only. It replaces a socket file on which no agent
+// answers: a dead agent left it.
 func listenControl(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)

@@ -14,8 +14,8 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// plane is the data plane of a configured agent. It exists longer than a session, so
-// connections stay warm from trial to trial.
+// plane is the data plane of a configured agent. It exists longer than a session, so connections stay warm
+// from trial to trial.
 type plane struct {
 	net   networkConfig
 	count *counters
@@ -73,8 +73,8 @@ type socketOptions struct {
 	dscp       int
 }
 
-// listen opens a data socket. Multipath TCP, Go's default for listeners, stays
-// out: it would bypass the chosen congestion control.
+// listen opens a data socket. Multipath TCP, Go's default for listeners, stays out: it would bypass the
+// chosen congestion control.
 func (o socketOptions) listen(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
 	lc := net.ListenConfig{Control: o.control, KeepAlive: -1}
 	lc.SetMultipathTCP(false)
@@ -96,8 +96,7 @@ func (o socketOptions) dial(ctx context.Context, from, to netip.AddrPort) (*data
 	return newDataConn(c.(*net.TCPConn)) // TCP_NODELAY is Go's default
 }
 
-// portTaken reports whether a dial failed because of its source port, so that
-// another one may do.
+// portTaken reports whether a dial failed because of its source port, so that another one may do.
 func portTaken(err error) bool {
 	return errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EADDRNOTAVAIL)
 }
@@ -107,17 +106,17 @@ type tcpStats struct {
 	retransmits  uint32 // segments, since the connection began
 	minRTT       uint32 // microseconds
 	deliveryRate uint64 // bytes per second
-	// busy is how long there was data to send. limited is the part of that time in which the
-	// sender's buffer was full or the receiver had announced no room.
+	// busy is how long there was data to send. limited is the part of that time in which the sender's buffer
+	// was full or the receiver had announced no room.
 	busy, limited time.Duration
 }
 
 // acceptPause keeps a listener that cannot accept from using the CPU.
 const acceptPause = 5 * time.Millisecond
 
-// inlet is the listening side of the data plane: one listener per NIC and the
-// connections it accepted. Streams go to the receiver of the open
-// session; without a session they are refused by closing the connection.
+// inlet is the listening side of the data plane: one listener per NIC and the connections it accepted.
+// Streams go to the receiver of the open session; without a session they are refused by closing the
+// connection.
 type inlet struct {
 	count    *counters
 	receiver atomic.Pointer[receiver]
@@ -219,8 +218,8 @@ func (n *inlet) keep(c *dataConn) {
 	n.mu.Unlock()
 }
 
-// serve reads frames until the connection ends or breaks the protocol. It needs
-// no deadline while idle: the transfer that waits for a stream closes the connection.
+// serve reads frames until the connection ends or breaks the protocol. It needs no deadline while idle: the
+// transfer that waits for a stream closes the connection.
 func (n *inlet) serve(c *dataConn) {
 	var b [frameSize]byte
 	for {

@@ -11,16 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PortsExhausted begins the reason of a transfer that found every source port of a
-// path in use: a limit of the path table, not of the network.
+// PortsExhausted begins the reason of a transfer that found every source port of a path in use: a limit of
+// the path table, not of the network.
 const PortsExhausted = "no source port left"
 
-// pool keeps the outgoing connections. A connection belongs to a source port
-// of one NIC to one peer, and thereby to a path; it is idle or lent to one
-// stream. It is safe for concurrent use.
+// pool keeps the outgoing connections. A connection belongs to a source port of one NIC to one peer, and
+// thereby to a path; it is idle or lent to one stream. It is safe for concurrent use.
 //
-// A port is registered before it is dialled, so no two streams use
-// the same one, and the peer may accept before the dial returns.
+// A port is registered before it is dialled, so no two streams use the same one, and the peer may accept
+// before the dial returns.
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
@@ -87,9 +86,9 @@ func (p *pool) size() int {
 	return len(p.ports)
 }
 
-// acquire lends a connection. With port 0 it takes an idle one of the path or
-// dials from the path's next free port. It is an error if none is free: otherwise the
-// pool's size would count as transfer time. For a given port it waits.
+// acquire lends a connection. With port 0 it takes an idle one of the path or dials from the path's next free
+// port. It is an error if none is free: otherwise the pool's size would count as transfer time. For a given
+// port it waits.
 func (p *pool) acquire(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(p.net.addrs) || int(w.nic) >= len(w.peer.addrs) {
 		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d", w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
@@ -127,8 +126,7 @@ func (p *pool) lockedUnidle(s *slot) {
 	}
 }
 
-// grow dials from the path's next free port. It skips a port that a program other than
-// this agent holds.
+// grow dials from the path's next free port. It skips a port that a program other than this agent holds.
 func (p *pool) grow(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(w.peer.paths) || int(w.path) >= len(w.peer.paths[w.nic]) {
 		return nil, fmt.Errorf("nic %d path %d to %s is not in the path table", w.nic, w.path, w.peer.node)
@@ -182,8 +180,8 @@ func (p *pool) lockedRegister(w want) *slot {
 	return s
 }
 
-// acquirePort lends the connection of one source port. It dials if there is
-// none, and waits its turn if the connection is busy.
+// acquirePort lends the connection of one source port. It dials if there is none, and waits its turn if the
+// connection is busy.
 func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 	for {
 		s, turn, err := p.claimPort(w)
@@ -207,8 +205,8 @@ func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 	}
 }
 
-// claimPort returns the slot (idle before, or new and to be dialled) or the
-// channel that is closed when the caller should try again.
+// claimPort returns the slot (idle before, or new and to be dialled) or the channel that is closed when the
+// caller should try again.
 func (p *pool) claimPort(w want) (*slot, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -330,8 +328,7 @@ func (p *pool) warm(ctx context.Context, n int) (int, error) {
 	return p.size(), nil
 }
 
-// warmPath lends n different connections of a path at the same time
-// and sends a small frame over each.
+// warmPath lends n different connections of a path at the same time and sends a small frame over each.
 func (p *pool) warmPath(ctx context.Context, w want, n int) (err error) {
 	var lent []*slot
 	for len(lent) < n && err == nil {

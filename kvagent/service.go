@@ -97,7 +97,7 @@ func (s *service) Status(context.Context, *control.StatusRequest) (*control.Stat
 		return &control.StatusResponse{}, nil
 	}
 	out := &control.StatusResponse{
-		Role: s.cfg.role, Connections: int32(s.plane.pool.size() + s.plane.inlet.size()), CongestionControl: s.plane.congestion,
+		Role: s.cfg.GetRole(), Connections: int32(s.plane.pool.size() + s.plane.inlet.size()), CongestionControl: s.plane.congestion,
 	}
 	s.plane.count.report(out)
 	if s.session != nil && s.session.driver != nil {
@@ -105,10 +105,11 @@ func (s *service) Status(context.Context, *control.StatusRequest) (*control.Stat
 		return out, nil
 	}
 	// Between trials there is no engine; the status is that of an empty one.
-	if inst, err := newInstance(s.cfg); err == nil && inst != nil {
+	inst, err := newInstance(s.cfg)
+	if err == nil {
 		inst.status(out)
 	}
-	return out, nil
+	return out, err
 }
 
 // Session runs one trial.
@@ -144,12 +145,12 @@ func (s *service) openSession() (*session, error) {
 	case s.session != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "agent %s has a session with another controller", s.node)
 	}
-	s.session = &session{cfg: s.cfg, plane: s.plane, out: newOutbox()}
+	s.session = &session{trial: trial{cfg: s.cfg, plane: s.plane, out: newOutbox()}}
 	return s.session, nil
 }
 
-// serve executes commands until the controller ends the session (nil), disconnects
-// or breaks the protocol, or the agent must stop.
+// serve executes commands until the controller ends the session (nil), disconnects or breaks the protocol, or
+// the agent must stop.
 func (s *service) serve(stream control.Agent_SessionServer, ses *session, pumped <-chan error) error {
 	commands, ended := make(chan *control.Command), make(chan error, 1)
 	s.wg.Go(func() { ended <- receiveCommands(stream, commands) })
@@ -172,8 +173,8 @@ func (s *service) serve(stream control.Agent_SessionServer, ses *session, pumped
 	}
 }
 
-// receiveCommands passes commands on until the stream ends, which it does at
-// the latest when its handler has returned.
+// receiveCommands passes commands on until the stream ends, which it does at the latest when its handler has
+// returned.
 func receiveCommands(stream control.Agent_SessionServer, out chan<- *control.Command) error {
 	for {
 		c, err := stream.Recv()

@@ -10,15 +10,20 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// session is one trial of one controller. Its parts are made at Start and
-// are gone, joined, when close returns. handle and close are called from one goroutine.
-type session struct {
+// trial is what all parts of a session use.
+type trial struct {
 	cfg    *config
 	plane  *plane
 	out    *outbox
 	clock  paperClock
 	alarms *alarms
+	ctx    context.Context // ends when the session does
+}
 
+// session is one trial of one controller. Its parts are made at Start and are gone, joined, when close
+// returns. handle and close are called from one goroutine.
+type session struct {
+	trial
 	driver     *driver
 	decode     *decode // the driver's instance when the role is decode
 	prefill    *prefill
@@ -30,10 +35,9 @@ type session struct {
 	checksEnded chan struct{} // closed when they have
 }
 
-// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was
-// stopped, or had no CPU, while no timer of its engine was due would not notice. A longer
-// stop is always noticed. The check costs 256 idle agents 0.08 cores at this rate, 0.15 at
-// 100 ms.
+// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was stopped, or had no
+// CPU, while no timer of its engine was due would not notice. A longer stop is always noticed. The check
+// costs 256 idle agents 0.08 cores at this rate, 0.15 at 100 ms.
 const checkPeriod = 250 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
@@ -50,24 +54,19 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	if s.alarms, err = newAlarms(); err != nil {
 		return err
 	}
-	s.clock = paperClock{epoch: epoch, scale: s.cfg.scale}
+	s.clock = paperClock{epoch: epoch, scale: s.cfg.GetTimeScale()}
 	s.decode, _ = inst.(*decode)
 	s.prefill, _ = inst.(*prefill)
-	s.driver = newDriver(inst, s.clock, s.alarms, s.out.put)
-
-	ctx, s.cancel = context.WithCancel(ctx)
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.driver = newDriver(&s.trial, inst)
 	s.checksEnded = make(chan struct{})
-	go s.checkLateness(ctx)
-	s.sender = &sender{
-		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, count: s.plane.count,
-		chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{}, ctx: ctx,
-	}
+	go s.checkLateness()
+	s.sender = newSender(&s.trial)
 	s.receiver = &receiver{
-		cfg: s.cfg, clock: s.clock, count: s.plane.count, done: s.arrived, failed: s.failed,
-		transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{},
+		trial: &s.trial, done: s.arrived, failed: s.failed, transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{},
 	}
 	s.plane.inlet.receiver.Store(s.receiver)
-	s.background = &background{cfg: s.cfg, clock: s.clock, alarms: s.alarms, emit: s.out.put, sent: &s.plane.count.backgroundOut, ctx: ctx}
+	s.background = &background{trial: &s.trial}
 	e := transferKey{}.event(s.clock.now())
 	e.Event = &control.Event_Started{Started: &control.Started{}}
 	s.out.put(e)
@@ -75,9 +74,9 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 }
 
 // checkLateness always keeps one alarm pending; its lateness is measured like that of other alarms.
-func (s *session) checkLateness(ctx context.Context) {
+func (s *session) checkLateness() {
 	defer close(s.checksEnded)
-	for s.alarms.sleepUntil(ctx, monotonic()+int64(checkPeriod)) == nil {
+	for s.alarms.sleepUntil(s.ctx, monotonic()+int64(checkPeriod)) == nil {
 		// waking is enough
 	}
 }
@@ -100,8 +99,8 @@ func (s *session) close() {
 	late.Store(max(late.Load(), s.alarms.lateness()))
 }
 
-// handle executes a command. What goes wrong with a request is an event; an
-// error is a controller that breaks the protocol.
+// handle executes a command. What goes wrong with a request is an event; an error is a controller that breaks
+// the protocol.
 func (s *session) handle(ctx context.Context, c *control.Command) error {
 	if st := c.GetStart(); st != nil {
 		return s.start(ctx, st.GetEpochNs())
@@ -137,7 +136,7 @@ func (s *session) handle(ctx context.Context, c *control.Command) error {
 
 // wrongRole fails a command that this agent's role cannot do.
 func (s *session) wrongRole(k transferKey, what string) {
-	s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.role), 0))
+	s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.GetRole()), 0))
 }
 
 func (s *session) submit(p *control.Prefill) {
@@ -217,7 +216,7 @@ func (s *session) status(out *control.StatusResponse) {
 	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.size())
 	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness())
 	answered := make(chan struct{})
-	if s.driver.inst != nil && s.driver.do(0, func(time.Duration) {
+	if s.driver.do(0, func(time.Duration) {
 		s.driver.inst.status(out)
 		close(answered)
 	}) {
@@ -228,18 +227,21 @@ func (s *session) status(out *control.StatusResponse) {
 // outboxLimit bounds the events that wait for a controller that does not read.
 const outboxLimit = 1 << 18
 
-// outbox is the queue of events to the controller. put never
-// blocks, so a slow controller delays no engine and no transfer. A controller that does
-// not read at all loses its session.
+// outbox is the queue of events to the controller. put never blocks, so a slow controller delays no engine
+// and no transfer. A controller that does not read at all loses its session.
 type outbox struct {
-	mu     sync.Mutex
-	queue  []*control.Event
-	closed bool
-	full   bool
-	wake   chan struct{} // one place
+	mu      sync.Mutex
+	changed *sync.Cond
+	queue   []*control.Event
+	closed  bool
+	full    bool
 }
 
-func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+func newOutbox() *outbox {
+	o := &outbox{}
+	o.changed = sync.NewCond(&o.mu)
+	return o
+}
 
 // put queues an event; after close it is dropped.
 func (o *outbox) put(e *control.Event) {
@@ -251,7 +253,7 @@ func (o *outbox) put(e *control.Event) {
 	if o.full = len(o.queue) >= outboxLimit; !o.full {
 		o.queue = append(o.queue, e)
 	}
-	o.lockedWake()
+	o.changed.Signal()
 }
 
 // close lets the pump end once the queue is empty.
@@ -259,21 +261,16 @@ func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.closed = true
-	o.lockedWake()
-}
-
-func (o *outbox) lockedWake() {
-	select {
-	case o.wake <- struct{}{}:
-	default:
-	}
+	o.changed.Signal()
 }
 
 // pump sends until the outbox is closed and empty.
 func (o *outbox) pump(send func(*control.Event) error) error {
 	for {
-		<-o.wake
 		o.mu.Lock()
+		for len(o.queue) == 0 && !o.closed && !o.full {
+			o.changed.Wait()
+		}
 		batch, closed, full := o.queue, o.closed, o.full
 		o.queue = nil
 		o.mu.Unlock()

@@ -13,12 +13,11 @@ const (
 	maxTerm = time.Hour
 )
 
-// Model is how long the two phases compute. The form is that of DistServe's
-// simulator: linear plus quadratic in the prompt for prefill; a constant, the
-// batch and the total context for a decode iteration.
+// Model is how long the two phases compute. The form is that of DistServe's simulator: linear plus quadratic
+// in the prompt for prefill; a constant, the batch and the total context for a decode iteration.
 //
-// Durations are 0 to an hour. Numbers are finite, 0 or more. The zero value computes in no time;
-// NewDecode refuses it, because an iteration must take at least one nanosecond.
+// Durations are 0 to an hour. Numbers are finite, 0 or more. The zero value computes in no time; NewDecode
+// refuses it, because an iteration must take at least one nanosecond.
 type Model struct {
 	// PrefillBase is the constant part of a prefill.
 	PrefillBase time.Duration
@@ -34,8 +33,8 @@ type Model struct {
 	DecodePerContextTokenNs float64
 }
 
-// Prefill returns how long a prompt with this number of uncached tokens takes. Negative
-// tokens count as 0; the result saturates at the largest Duration.
+// Prefill returns how long a prompt with this number of uncached tokens takes. Negative tokens count as 0;
+// the result saturates at the largest Duration.
 func (m Model) Prefill(tokens int) time.Duration {
 	l := float64(max(tokens, 0))
 	ns := m.PrefillPerTokenNs*l + m.PrefillPerTokenSquaredNs*l*l
@@ -70,10 +69,9 @@ func (m Model) Validate() error {
 	return nil
 }
 
-// segment is a stretch of iterations with an unchanged batch. Because each
-// iteration adds one token to every sequence, the time of its k-th boundary has
-// a closed form. So a machine can skip any number of iterations without an event
-// and still get the same nanosecond as one that runs each iteration.
+// segment is a stretch of iterations with an unchanged batch. Because each iteration adds one token to every
+// sequence, the time of its k-th boundary has a closed form. So a machine can skip any number of iterations
+// without an event and still get the same nanosecond as one that runs each iteration.
 type segment struct {
 	model   Model
 	anchor  time.Duration // boundary 0; it may lie ahead of now, then an iteration of an older batch still runs
@@ -87,9 +85,8 @@ func (s segment) step() time.Duration {
 	return s.model.DecodeBase + s.model.DecodePerSequence*time.Duration(s.batch)
 }
 
-// at returns the time of boundary k >= 0: k iterations after the anchor. The
-// context part is rounded to a nanosecond once for all k, not once per
-// iteration, so the result does not depend on the machine's steps.
+// at returns the time of boundary k >= 0: k iterations after the anchor. The context part is rounded to a
+// nanosecond once for all k, not once per iteration, so the result does not depend on the machine's steps.
 func (s segment) at(k int64) time.Duration {
 	n := float64(k)
 	context := s.model.DecodePerContextTokenNs * (n*float64(s.context) + float64(s.batch)*n*(n-1)/2)

@@ -21,11 +21,11 @@ var (
 	ErrInvalid = errors.New("invalid argument")
 )
 
-// NoMemoryError says how much a reservation needs and how much there is. It
-// matches ErrNoMemory. All amounts are bytes in whole blocks.
+// NoMemoryError says how much a reservation needs and how much there is. It matches ErrNoMemory. All amounts
+// are bytes in whole blocks.
 type NoMemoryError struct {
-	// Need is what the reservation takes from the free memory: new blocks, and
-	// cached ones that it would pin. Need > Capacity can never succeed.
+	// Need is what the reservation takes from the free memory: new blocks, and cached ones that it would pin.
+	// Need > Capacity can never succeed.
 	Need     int64
 	Free     int64 // FreeBytes at the time
 	Capacity int64 // MemoryBytes
@@ -43,9 +43,9 @@ type Reservation struct {
 	ID uint64
 	// PromptTokens and OutputTokens are 1 to 2^30 each.
 	PromptTokens, OutputTokens int
-	// Blocks identify the prompt's prefix blocks in order: equal id means equal
-	// block and equal prefix. At most ceil(PromptTokens/BlockTokens); tokens
-	// beyond them are never shared. The last may be partial. Reserve copies the slice.
+	// Blocks identify the prompt's prefix blocks in order: equal id means equal block and equal prefix. At
+	// most ceil(PromptTokens/BlockTokens); tokens beyond them are never shared. The last may be partial.
+	// Reserve copies the slice.
 	Blocks []uint64
 }
 
@@ -63,12 +63,11 @@ type request struct {
 	admittedIter   int64 // iterations of the machine finished when it joined
 }
 
-// Reserve reserves all memory that a request will need, prompt and output. It
-// returns hitTokens: how many tokens of its prompt the cache holds and the
-// transfer need not bring: min(PromptTokens, held leading blocks x
-// BlockTokens). It equals PromptTokens on a full hit; then nothing must be
-// moved, and Arrive may follow at once. Held blocks are pinned until the
-// request ends; least recently used blocks without a pin are evicted to make room.
+// Reserve reserves all memory that a request will need, prompt and output. It returns hitTokens: how many
+// tokens of its prompt the cache holds and the transfer need not bring: min(PromptTokens, held leading blocks
+// x BlockTokens). It equals PromptTokens on a full hit; then nothing must be moved, and Arrive may follow at
+// once. Held blocks are pinned until the request ends; least recently used blocks without a pin are evicted
+// to make room.
 //
 // Errors: *NoMemoryError (nothing changed; try elsewhere or later), ErrDuplicate, ErrInvalid.
 func (d *Decode) Reserve(now time.Duration, r Reservation) (hitTokens int, err error) {
@@ -103,10 +102,9 @@ func (d *Decode) reserve(r Reservation) (evicted []uint64, err error) {
 	return evicted, err
 }
 
-// Arrive reports that all bytes of a reserved request have arrived. Its blocks become
-// visible to the prefix cache and the request joins the batch, or waits for it
-// behind those that arrived before. Where another request brought an equal
-// block in the meantime, the second copy is dropped and its memory freed.
+// Arrive reports that all bytes of a reserved request have arrived. Its blocks become visible to the prefix
+// cache and the request joins the batch, or waits for it behind those that arrived before. Where another
+// request brought an equal block in the meantime, the second copy is dropped and its memory freed.
 //
 // Errors: ErrUnknown, ErrArrived.
 func (d *Decode) Arrive(now time.Duration, id uint64) error {
@@ -129,10 +127,9 @@ func (d *Decode) Arrive(now time.Duration, id uint64) error {
 	return nil
 }
 
-// Release forgets an unfinished request at any stage, frees its memory at once
-// and reports whether there was one. Blocks whose bytes had all arrived stay
-// cached. A running iteration continues to its end; then the request's place in the batch
-// becomes free. A CacheChanged event without blocks gives the new FreeBytes.
+// Release forgets an unfinished request at any stage, frees its memory at once and reports whether there was
+// one. Blocks whose bytes had all arrived stay cached. A running iteration continues to its end; then the
+// request's place in the batch becomes free. A CacheChanged event without blocks gives the new FreeBytes.
 func (d *Decode) Release(now time.Duration, id uint64) bool {
 	d.run(now)
 	q, ok := d.here[id]
