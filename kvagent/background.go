@@ -21,29 +21,28 @@ const (
 	backgroundOnOff = "tcp-onoff"
 )
 
-// StageBackground is the stage of the Failed event that reports lost background traffic. The event belongs to
-// no request; ignore its request number.
+// StageBackground is the stage of the Failed event that reports lost background traffic. The event belongs to no
+// request; ignore its request number.
 const StageBackground = "background"
 
 const (
-	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and 14 of header, of which
-	// TCP (with timestamps) and UDP leave so much for payload.
+	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and 14 of header, of which TCP
+	// (with timestamps) and UDP leave so much for payload.
 	frameBytes      = 1514
 	udpPayloadBytes = 1472
 	tcpPayloadBytes = 1448
 
-	// pacingTick is how often a source checks what is due: its bursts are what the rate gives in this time,
-	// far below a switch's buffer.
+	// pacingTick is how often a source checks what is due: its bursts are what the rate gives in this time, far
+	// below a switch's buffer.
 	pacingTick = time.Millisecond
-	// maxCatchUp bounds what a source catches up on after a stall (of the host, or by a full window): a
-	// source keeps a rate, it does not work off a backlog.
+	// maxCatchUp bounds what a source catches up on after a stall (of the host, or by a full window): a source keeps
+	// a rate, it does not work off a backlog.
 	maxCatchUp = 10 * time.Millisecond
 	// onOffMean is the mean length of a period, paper time.
 	onOffMean = 200 * time.Millisecond
 )
 
-// background runs the session's sources while they are switched on. on and off are called from one goroutine;
-// off joins everything.
+// background runs the session's sources while they are switched on. One goroutine calls on and off; off joins all.
 type background struct {
 	*trial
 	stop context.CancelFunc // nil when off
@@ -75,9 +74,9 @@ func (b *background) off() {
 	b.stop = nil
 }
 
-// run sends full frames at a flow's rate, all the time or in periods. The kernel may cut several datagrams
-// out of one write: then they cross the fabric as one packet, like TCP's. The network may lose datagrams; a
-// full local queue loses them as well.
+// run sends full frames at a flow's rate, all the time or in periods. The kernel may cut several datagrams out of
+// one write: then they cross the fabric as one packet, like TCP's. The network may lose datagrams; a full local
+// queue loses them as well.
 func (b *background) run(ctx context.Context, f backgroundFlow) error {
 	c, err := b.dial(ctx, f)
 	if err != nil {
@@ -138,8 +137,7 @@ func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, erro
 	return d.DialContext(ctx, "udp4", f.to.String())
 }
 
-// pacer computes how many bytes are due at a rate. It forgets what was missed for longer than maxCatchUp, or
-// than two units if that is longer.
+// pacer computes how many bytes are due at a rate. It forgets what was missed for longer than maxCatchUp and two units.
 type pacer struct {
 	bytesPerSecond float64
 	sentUntil      int64 // monotonic time up to which everything is sent
@@ -162,8 +160,7 @@ func (p *pacer) next(now int64, unit int) int64 {
 // span is how long this number of bytes takes, in ns.
 func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
 
-// onOff alternates exponential periods of activity and silence. The draws follow from the flow's addresses,
-// so they are the same in every run.
+// onOff alternates exponential periods of activity and silence. The flow's addresses are the seed of their draws.
 type onOff struct {
 	rng    *rand.Rand
 	scale  float64

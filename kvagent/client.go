@@ -21,9 +21,6 @@ const (
 	closeTimeout = 5 * time.Second  // for an agent to end a session
 )
 
-// fastBackoff suits agents that will answer within milliseconds.
-var fastBackoff = backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
-
 // Client talks to one agent. It is safe for concurrent use.
 type Client struct {
 	conn  *grpc.ClientConn
@@ -31,12 +28,14 @@ type Client struct {
 	hello *control.HelloResponse // the agent's answer when it was dialled
 }
 
-// Dial connects to an agent's control socket, waiting for the agent to come up until ctx is done, and checks
-// that both speak the same protocol.
+// Dial connects to an agent's control socket, waiting for the agent to come up until ctx is done, and checks that
+// both speak the same protocol.
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	// An agent will answer within milliseconds.
+	retry := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second}),
 		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
@@ -53,9 +52,8 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return c, nil
 }
 
-// call makes a unary call. The limit is that of a context without a deadline. Where the caller has cancelled
-// the context, call returns the context's error, so that errors.Is finds it: gRPC answers with its own
-// status.
+// call makes a unary call. The limit is that of a context without a deadline. Where the caller has cancelled the
+// context, call returns the context's error, so that errors.Is finds it: gRPC answers with its own status.
 func call[Request, Reply any](ctx context.Context, limit time.Duration,
 	method func(context.Context, Request, ...grpc.CallOption) (Reply, error), r Request, opts ...grpc.CallOption,
 ) (Reply, error) {
@@ -81,8 +79,8 @@ func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) err
 	return err
 }
 
-// Warm opens connections until each path has the given number, and returns how many the pool holds. All
-// agents must have been configured before.
+// Warm opens connections until each path has the given number, and returns how many the pool holds. All agents must
+// have been configured before.
 func (c *Client) Warm(ctx context.Context, perPath int) (int, error) {
 	r, err := call(ctx, warmTimeout, c.rpc.Warm, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
 	return int(r.GetConnections()), err
@@ -105,9 +103,9 @@ type Session struct {
 	send   sync.Mutex
 }
 
-// Session opens a trial whose paper time 0 is at the monotonic time epoch, and returns when the agent has
-// started it. Open the sessions of all agents before the first transfer. It lasts until Close, the end of ctx
-// or of the agent.
+// Session opens a trial whose paper time 0 is at the monotonic time epoch, and returns when the agent has started
+// it. Open the sessions of all agents before the first transfer. It lasts until Close, the end of ctx or of the
+// agent.
 func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 	node := c.hello.GetNode()
 	ctx, cancel := context.WithCancel(ctx)
@@ -153,8 +151,8 @@ func (s *Session) read(ctx context.Context) {
 	}
 }
 
-// ErrSessionOver is Send's answer when the agent has ended the session. Events are closed when the last one
-// is read, and then Err says why.
+// ErrSessionOver is Send's answer when the agent has ended the session. Events are closed when the last one is read,
+// and then Err says why.
 var ErrSessionOver = errors.New("the agent has ended the session")
 
 // Send sends a command. After an error the session is over.
@@ -170,8 +168,8 @@ func (s *Session) Send(c *control.Command) error {
 	return nil
 }
 
-// Events are what happened, in order for each request. The channel is closed at the session's end. Read it:
-// an agent that cannot send its events ends the session.
+// Events are what happened, in order for each request. The channel is closed at the session's end. Read it: an agent
+// that cannot send its events ends the session.
 func (s *Session) Events() <-chan *control.Event { return s.events }
 
 // Err says why the session ended: nil before its end, and after a Close that both sides took part in.
@@ -184,8 +182,8 @@ func (s *Session) Err() error {
 	}
 }
 
-// Close ends the trial: the agent aborts what is in progress and is idle when Close returns nil. Events not
-// read yet are dropped.
+// Close ends the trial: the agent aborts what is in progress and is idle when Close returns nil. Events not read yet
+// are dropped.
 func (s *Session) Close() error {
 	defer s.cancel()
 	s.send.Lock()

@@ -6,11 +6,11 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// paperClock converts between the host's monotonic time and the trial's paper time: paper = (monotonic -
-// epoch) / scale.
+// paperClock converts between the host's monotonic and the trial's paper time: paper = (monotonic - epoch) / scale.
 type paperClock struct {
 	epoch int64   // monotonic ns
 	scale float64 // T: real seconds per paper second, > 0
@@ -23,8 +23,7 @@ func (c paperClock) paper(mono int64) time.Duration {
 	return time.Duration(math.Round(float64(max(mono-c.epoch, 0)) / c.scale))
 }
 
-// real is the monotonic time at which paper time p is reached: never earlier, so that a timer set to it finds
-// p due.
+// real is the monotonic time at which paper time p is reached: never earlier, so that a timer set to it finds p due.
 func (c paperClock) real(p time.Duration) int64 {
 	d := float64(p) * c.scale
 	if d > math.MaxInt64/4 {
@@ -33,15 +32,15 @@ func (c paperClock) real(p time.Duration) int64 {
 	return c.epoch + int64(math.Ceil(d))
 }
 
-// alarms wakes the parts of an agent at monotonic times, all on one kernel timer. It is safe for concurrent
-// use.
+// alarms wakes the parts of an agent at monotonic times, all on one kernel timer. It is safe for concurrent use.
 type alarms struct {
 	timer *kernelTimer
 	done  chan struct{} // closed when run has returned
 
-	mu     sync.Mutex
-	queue  []*alarm // by time
-	latest int64    // worst lateness seen, ns
+	lateness atomic.Int64 // worst delay between an alarm's time and its firing, ns
+
+	mu    sync.Mutex
+	queue []*alarm // by time
 }
 
 // alarm is one waiting wake-up; its channel gets one value when it is due.
@@ -81,7 +80,7 @@ func (a *alarms) fire() {
 	defer a.mu.Unlock()
 	now, due := monotonic(), 0
 	for ; due < len(a.queue) && a.queue[due].at <= now; due++ {
-		a.latest = max(a.latest, now-a.queue[due].at)
+		a.lateness.Store(max(a.lateness.Load(), now-a.queue[due].at))
 		a.queue[due].ch <- struct{}{} // never blocks: one place, one value
 	}
 	a.queue = slices.Delete(a.queue, 0, due)
@@ -132,15 +131,8 @@ func (a *alarms) sleepUntil(ctx context.Context, mono int64) error {
 	}
 }
 
-// lateness is the worst delay between an alarm's time and its firing, in ns.
-func (a *alarms) lateness() int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.latest
-}
-
-// TimerLateness measures how late this host wakes an agent. It returns the lateness of the given number of
-// wake-ups, one per period, with the timer that agents use.
+// TimerLateness measures how late this host wakes an agent. It returns the lateness of the given number of wake-ups,
+// one per period, with the timer that agents use.
 func TimerLateness(ctx context.Context, count int, every time.Duration) ([]time.Duration, error) {
 	a, err := newAlarms()
 	if err != nil {

@@ -18,6 +18,7 @@ const (
 	maxChunkBytes     = 16 << 20
 	defaultTimeout    = 5 * time.Minute
 	maxDSCP           = 63
+	maxSegments       = 43 // what a packet of 64 KiB holds
 )
 
 // config is a ConfigureRequest that has been checked, with its defaults.
@@ -52,9 +53,6 @@ type backgroundFlow struct {
 	*control.BackgroundFlow
 	to netip.AddrPort
 }
-
-// maxSegments is what a packet of 64 KiB holds.
-const maxSegments = 43
 
 // badField is an error about one field of a request.
 func badField(field, format string, args ...any) error {

@@ -9,9 +9,8 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// driver is the one goroutine that owns an engine. Other goroutines give it work with do; it wakes by itself
-// when the engine has something to do. Late wake-ups do not shift model time: the engine gives the time of
-// each event.
+// driver is the one goroutine that owns an engine. Other goroutines give it work with do; it wakes by itself when
+// the engine has something to do. Late wake-ups do not shift model time: the engine gives the time of each event.
 type driver struct {
 	*trial
 	inst  instance
@@ -20,8 +19,8 @@ type driver struct {
 	ended chan struct{}
 }
 
-// task is work to be done at a paper time: that of the cause if it is known (the last byte of a transfer),
-// else 0: the time at which the driver runs it.
+// task is work to be done at a paper time: that of the cause if it is known (the last byte of a transfer), else 0:
+// the time at which the driver runs it.
 type task struct {
 	at time.Duration
 	do func(now time.Duration)
@@ -96,15 +95,11 @@ func (d *driver) advance(now time.Duration) {
 	}
 }
 
-// instance is an engine as the driver sees it: a state machine that turns commands and time into events of
-// the protocol.
+// instance is an engine as the driver sees it: it turns commands and time into events of the protocol.
 type instance interface {
-	// Next is when the driver must wake the machine.
-	Next() (time.Duration, bool)
-	// advance returns the events up to now.
-	advance(now time.Duration) []*control.Event
-	// status fills in the occupancy.
-	status(*control.StatusResponse)
+	Next() (time.Duration, bool)                // when the driver must wake the machine
+	advance(now time.Duration) []*control.Event // the events up to now
+	status(*control.StatusResponse)             // fills in the occupancy
 }
 
 // noEngine is for a role without an engine; a driver's work still runs in order.
@@ -166,8 +161,7 @@ func (p *prefill) status(s *control.StatusResponse) {
 	s.PrefillWaiting, s.PrefillRunning = int32(p.Waiting()), int32(p.Running())
 }
 
-// decode is the engine of a decode agent. A request holds one reservation at a time, that of its latest
-// attempt; the engine knows requests only.
+// decode is the engine of a decode agent. A request holds one reservation at a time: that of its latest attempt.
 type decode struct {
 	*engine.Decode
 	attempts map[uint64]uint32 // of requests that the engine holds

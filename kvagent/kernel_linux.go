@@ -44,9 +44,8 @@ func (o socketOptions) apply(fd int) error {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
 		return fmt.Errorf("set SO_REUSEADDR: %w", err)
 	}
-	// Closing sends a reset: no TIME_WAIT that would block the source port for a minute, no half-closed
-	// socket that would hold a namespace. Nothing is lost, since a stream is closed after its acknowledgement
-	// or as a failure.
+	// Closing sends a reset: no TIME_WAIT that would block the source port for a minute, no half-closed socket that
+	// would hold a namespace. Nothing is lost, since a stream is closed after its acknowledgement or as a failure.
 	if err := unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}); err != nil {
 		return fmt.Errorf("set SO_LINGER: %w", err)
 	}
@@ -114,10 +113,10 @@ func setUDP(c *net.UDPConn, option, value int) error {
 	})
 }
 
-// dataConn is a TCP connection of the data plane. It reads and writes by raw system calls, of which Go's
-// scheduler gets no notice. None of them blocks. With notice, the scheduler would wake its monitor thread for
-// each call of a process that was asleep; with a hundred agents on few cores that took a fifth of the CPU.
-// One goroutine may read and one write.
+// dataConn is a TCP connection of the data plane. It reads and writes by raw system calls, of which Go's scheduler
+// gets no notice. None of them blocks. With notice, the scheduler would wake its monitor thread for each call of a
+// process that was asleep; with a hundred agents on few cores that took a fifth of the CPU. One goroutine may read
+// and one write.
 type dataConn struct {
 	*net.TCPConn
 	raw     syscall.RawConn
@@ -201,8 +200,8 @@ func (c *dataConn) wakeAt(bytes int64) error {
 	return WakeAt(c.raw, int(bytes))
 }
 
-// WakeAt makes the kernel wake the poller of a connection when this number of bytes has come (SO_RCVLOWAT).
-// Until then the kernel acknowledges and keeps them, and makes room.
+// WakeAt makes the kernel wake the poller of a connection when this number of bytes has come (SO_RCVLOWAT). Until
+// then the kernel acknowledges and keeps them, and makes room.
 func WakeAt(rc syscall.RawConn, bytes int) error {
 	var serr error
 	err := rc.Control(func(fd uintptr) { serr = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, bytes) })
@@ -212,8 +211,8 @@ func WakeAt(rc syscall.RawConn, bytes int) error {
 	return nil
 }
 
-// monotonic is the host's CLOCK_MONOTONIC in nanoseconds, the time base of the control protocol: the same in
-// every process and network namespace.
+// monotonic is the host's CLOCK_MONOTONIC in nanoseconds, the time base of the control protocol: the same in every
+// process and network namespace.
 func monotonic() int64 {
 	var ts unix.Timespec
 	// It fails only for an unknown clock; this one exists since Linux 2.6.
@@ -221,8 +220,8 @@ func monotonic() int64 {
 	return ts.Nano()
 }
 
-// kernelTimer is a timerfd. When the process is otherwise idle, the runtime's own timers wait in whole
-// milliseconds and so come up to a millisecond late. A timerfd wakes the poller when it is due.
+// kernelTimer is a timerfd. When the process is otherwise idle, the runtime's own timers wait in whole milliseconds
+// and so come up to a millisecond late. A timerfd wakes the poller when it is due.
 type kernelTimer struct {
 	*os.File
 	raw syscall.RawConn
@@ -242,8 +241,7 @@ func newKernelTimer() (*kernelTimer, error) {
 	return &kernelTimer{File: f, raw: raw, in: newMover(raw.Read, unix.SYS_READ)}, nil
 }
 
-// set arms the timer for a monotonic time; a time that has passed fires at once. It fails only when the timer
-// is closed.
+// set arms the timer for a monotonic time; a past one fires at once. It fails only when the timer is closed.
 func (t *kernelTimer) set(at int64) {
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(max(at, 1))} // 0 would disarm
 	_ = t.raw.Control(func(fd uintptr) {                            // without the scheduler's notice, as in dataConn

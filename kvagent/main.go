@@ -21,29 +21,28 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// LeashEnv names the environment variable that carries the number of the leash descriptor: the read end of a
-// pipe whose write end the starter keeps. When the starter dies, the pipe closes and the agent exits.
+// LeashEnv names the environment variable that carries the number of the leash descriptor: the read end of a pipe
+// whose write end the starter keeps. When the starter dies, the pipe closes and the agent exits.
 const LeashEnv = "NETKVLAB_LEASH_FD"
 
 // ErrUsage marks errors of the command line.
 var ErrUsage = errors.New("usage: netkvlab kvagent --socket PATH --node NAME [--leash-fd N]")
 
-// Main runs an agent as a process: args are those after the command's name, usage and flag errors go to
-// stderr. It returns nil after SIGTERM, SIGINT, the end of ctx or of the leash; flag.ErrHelp after --help; an
-// error that matches ErrUsage for a wrong command line.
+// Main runs an agent as a process: args are those after the command's name, usage and flag errors go to stderr. It
+// returns nil after SIGTERM, SIGINT, the end of ctx or of the leash; flag.ErrHelp after --help; an error that
+// matches ErrUsage for a wrong command line.
 func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	flags := flag.NewFlagSet("kvagent", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	socket := flags.String("socket", "", "path of the control socket")
 	node := flags.String("node", "", "name of the node")
 	leash := flags.String("leash-fd", os.Getenv(LeashEnv), "descriptor of a pipe; the agent exits when it closes")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
-		return fmt.Errorf("%w: %w", ErrUsage, err)
-	}
+	err := flags.Parse(args)
 	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return err
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrUsage, err)
 	case flags.NArg() > 0:
 		return fmt.Errorf("%w: unexpected argument %q", ErrUsage, flags.Arg(0))
 	case *socket == "" || *node == "":
@@ -56,7 +55,6 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
 	if *leash != "" {
-		var err error
 		if ctx, err = leashed(ctx, *leash); err != nil {
 			return err
 		}
@@ -68,8 +66,7 @@ func Main(ctx context.Context, args []string, stderr io.Writer) error {
 	return Serve(ctx, o)
 }
 
-// leashed returns a context that ends when the pipe does. The reading goroutine lives as long as the process:
-// only the starter's end ends the read.
+// leashed returns a context that ends when the pipe does. Only the starter's end ends the goroutine that reads.
 func leashed(ctx context.Context, fd string) (context.Context, error) {
 	n, err := strconv.ParseUint(fd, 10, 16)
 	if err != nil || n < 3 {
@@ -94,23 +91,22 @@ const maxSocketPath = 107
 
 // Options are how an agent is started.
 type Options struct {
-	// Socket is the path of the control socket, at most 107 bytes. Its folder must exist and should be
-	// private: a process that can open the socket controls the agent.
-	Socket string
-	// Node is the agent's name in Hello and in messages.
-	Node string
-	// Version is the program's, for Hello; empty says "unknown".
-	Version string
+	// Socket is the path of the control socket, at most 107 bytes. Its folder must exist and should be private: a
+	// process that can open the socket controls the agent.
+	Socket  string
+	Node    string // the agent's name in Hello and in messages
+	Version string // the program's, for Hello; empty says "unknown"
 }
 
-// Serve runs an agent until ctx is done, which is success, or its control socket fails. When it returns,
-// every goroutine is joined, every descriptor closed and the socket's file gone.
+// Serve runs an agent until ctx is done, which is success, or its control socket fails. When it returns, every
+// goroutine is joined, every descriptor closed and the socket's file gone.
 func Serve(ctx context.Context, o Options) error {
 	switch {
 	case o.Socket == "":
 		return errors.New("agent: socket: is empty")
 	case len(o.Socket) > maxSocketPath:
-		return fmt.Errorf("agent: socket: %q has %d bytes, a unix socket's path at most %d: use a shorter run folder", o.Socket, len(o.Socket), maxSocketPath)
+		return fmt.Errorf("agent: socket: %q has %d bytes, a unix socket's path at most %d: use a shorter run folder",
+			o.Socket, len(o.Socket), maxSocketPath)
 	case o.Node == "":
 		return errors.New("agent: node: is empty")
 	}
@@ -143,14 +139,13 @@ func Serve(ctx context.Context, o Options) error {
 	return nil
 }
 
-// listenControl opens the control socket for this user only. It replaces a socket file on which no agent
-// answers: a dead agent left it.
+// listenControl opens the control socket for this user only. It replaces a socket file that a dead agent left.
 func listenControl(ctx context.Context, path string) (net.Listener, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if err := removeStale(ctx, path); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("control socket: %w", err)
 		}
 		l, err = lc.Listen(ctx, "unix", path)
 	}
@@ -167,22 +162,19 @@ func listenControl(ctx context.Context, path string) (net.Listener, error) {
 func removeStale(ctx context.Context, path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
-		return fmt.Errorf("control socket: %w", err)
+		return err
 	}
 	if info.Mode().Type() != fs.ModeSocket {
-		return fmt.Errorf("control socket: %s exists and is no socket: remove it or choose another path", path)
+		return fmt.Errorf("%s exists and is no socket: remove it or choose another path", path)
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", path)
-	if err == nil {
+	switch {
+	case err == nil:
 		_ = c.Close()
-		return fmt.Errorf("control socket: another agent answers on %s", path)
+		return fmt.Errorf("another agent answers on %s", path)
+	case !errors.Is(err, syscall.ECONNREFUSED):
+		return fmt.Errorf("%s is taken and does not answer: %w", path, err)
 	}
-	if !errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("control socket: %s is taken and does not answer: %w", path, err)
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("control socket: %w", err)
-	}
-	return nil
+	return os.Remove(path)
 }

@@ -14,15 +14,13 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// plane is the data plane of a configured agent. It exists longer than a session, so connections stay warm
-// from trial to trial.
+// plane is the data plane of a configured agent. It outlives a session, so connections stay warm from trial to trial.
 type plane struct {
-	net   networkConfig
-	count *counters
-	inlet *inlet
-	pool  *pool
-	// congestion is the algorithm in force, read back from a listening socket.
-	congestion string
+	net        networkConfig
+	count      *counters
+	inlet      *inlet
+	pool       *pool
+	congestion string // the algorithm in force, read back from a listening socket
 }
 
 func newPlane(ctx context.Context, n networkConfig) (*plane, error) {
@@ -32,7 +30,7 @@ func newPlane(ctx context.Context, n networkConfig) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{net: n, count: count, inlet: in}
-	p.pool = newPool(&p.net)
+	p.pool = &pool{net: &p.net, ports: map[portKey]*slot{}, idle: map[pathKey][]*slot{}, next: map[pathKey]int{}}
 	if len(in.listeners) > 0 {
 		if p.congestion, err = congestionInForce(in.listeners[0]); err != nil {
 			p.close()
@@ -45,6 +43,13 @@ func newPlane(ctx context.Context, n networkConfig) (*plane, error) {
 func (p *plane) close() {
 	p.pool.close()
 	p.inlet.close()
+}
+
+// size is the length of a map that a lock guards.
+func size[K comparable, V any](mu *sync.Mutex, m map[K]V) int {
+	mu.Lock()
+	defer mu.Unlock()
+	return len(m)
 }
 
 // counters are what an agent counts from Configure on; safe for concurrent use.
@@ -73,8 +78,8 @@ type socketOptions struct {
 	dscp       int
 }
 
-// listen opens a data socket. Multipath TCP, Go's default for listeners, stays out: it would bypass the
-// chosen congestion control.
+// listen opens a data socket. Multipath TCP, Go's default for listeners, stays out: it would bypass the chosen
+// congestion control.
 func (o socketOptions) listen(ctx context.Context, at netip.AddrPort) (*net.TCPListener, error) {
 	lc := net.ListenConfig{Control: o.control, KeepAlive: -1}
 	lc.SetMultipathTCP(false)
@@ -106,17 +111,13 @@ type tcpStats struct {
 	retransmits  uint32 // segments, since the connection began
 	minRTT       uint32 // microseconds
 	deliveryRate uint64 // bytes per second
-	// busy is how long there was data to send. limited is the part of that time in which the sender's buffer
-	// was full or the receiver had announced no room.
+	// busy is how long there was data to send. limited is the part of that time in which the sender's buffer was
+	// full or the receiver had announced no room.
 	busy, limited time.Duration
 }
 
-// acceptPause keeps a listener that cannot accept from using the CPU.
-const acceptPause = 5 * time.Millisecond
-
-// inlet is the listening side of the data plane: one listener per NIC and the connections it accepted.
-// Streams go to the receiver of the open session; without a session they are refused by closing the
-// connection.
+// inlet is the listening side of the data plane: one listener per NIC and the connections it accepted. Streams go to
+// the receiver of the open session; without a session they are refused by closing the connection.
 type inlet struct {
 	count    *counters
 	receiver atomic.Pointer[receiver]
@@ -181,11 +182,7 @@ func (n *inlet) close() {
 	n.wg.Wait()
 }
 
-func (n *inlet) size() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.conns)
-}
+func (n *inlet) size() int { return size(&n.mu, n.conns) }
 
 func (n *inlet) accept(l *net.TCPListener) {
 	for {
@@ -194,7 +191,7 @@ func (n *inlet) accept(l *net.TCPListener) {
 			return
 		}
 		if err != nil { // for example no descriptor is free: connections in the backlog may be accepted later
-			time.Sleep(acceptPause)
+			time.Sleep(5 * time.Millisecond) // so that a listener that cannot accept does not use the CPU
 			continue
 		}
 		if d, err := newDataConn(c); err == nil {
@@ -218,8 +215,8 @@ func (n *inlet) keep(c *dataConn) {
 	n.mu.Unlock()
 }
 
-// serve reads frames until the connection ends or breaks the protocol. It needs no deadline while idle: the
-// transfer that waits for a stream closes the connection.
+// serve reads frames until the connection ends or breaks the protocol. It needs no deadline while idle: the transfer
+// that waits for a stream closes the connection.
 func (n *inlet) serve(c *dataConn) {
 	var b [frameSize]byte
 	for {

@@ -11,15 +11,15 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// PortsExhausted begins the reason of a transfer that found every source port of a path in use: a limit of
-// the path table, not of the network.
+// PortsExhausted begins the reason of a transfer that found every source port of a path in use: a limit of the path
+// table, not of the network.
 const PortsExhausted = "no source port left"
 
-// pool keeps the outgoing connections. A connection belongs to a source port of one NIC to one peer, and
-// thereby to a path; it is idle or lent to one stream. It is safe for concurrent use.
+// pool keeps the outgoing connections. A connection belongs to a source port of one NIC to one peer, and thereby to
+// a path; it is idle or lent to one stream. It is safe for concurrent use.
 //
-// A port is registered before it is dialled, so no two streams use the same one, and the peer may accept
-// before the dial returns.
+// A port is registered before it is dialled, so no two streams use the same one, and the peer may accept before the
+// dial returns.
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
@@ -62,10 +62,6 @@ type slot struct {
 
 var errPoolClosed = errors.New("the agent is closing its connections")
 
-func newPool(n *networkConfig) *pool {
-	return &pool{net: n, ports: map[portKey]*slot{}, idle: map[pathKey][]*slot{}, next: map[pathKey]int{}}
-}
-
 // close ends all connections and joins their readers.
 func (p *pool) close() {
 	p.mu.Lock()
@@ -80,18 +76,14 @@ func (p *pool) close() {
 	p.readers.Wait()
 }
 
-func (p *pool) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.ports)
-}
+func (p *pool) size() int { return size(&p.mu, p.ports) }
 
-// acquire lends a connection. With port 0 it takes an idle one of the path or dials from the path's next free
-// port. It is an error if none is free: otherwise the pool's size would count as transfer time. For a given
-// port it waits.
+// acquire lends a connection. With port 0 it takes an idle one of the path or dials from the path's next free port.
+// It is an error if none is free: otherwise the pool's size would count as transfer time. For a given port it waits.
 func (p *pool) acquire(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(p.net.addrs) || int(w.nic) >= len(w.peer.addrs) {
-		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d", w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
+		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d",
+			w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
 	}
 	if w.port != 0 {
 		return p.acquirePort(ctx, w)
@@ -180,8 +172,7 @@ func (p *pool) lockedRegister(w want) *slot {
 	return s
 }
 
-// acquirePort lends the connection of one source port. It dials if there is none, and waits its turn if the
-// connection is busy.
+// acquirePort lends the connection of one source port: it dials if there is none, and waits if it is busy.
 func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 	for {
 		s, turn, err := p.claimPort(w)
@@ -205,8 +196,7 @@ func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
 	}
 }
 
-// claimPort returns the slot (idle before, or new and to be dialled) or the channel that is closed when the
-// caller should try again.
+// claimPort returns the slot, idle or still to be dialled, or a channel: when that is closed, try again.
 func (p *pool) claimPort(w want) (*slot, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

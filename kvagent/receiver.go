@@ -13,10 +13,9 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// receiver records the incoming transfers of one session. A stream's header and the controller's announcement
-// come in either order. Bytes are read at once, because a receiver that waited would close the window and so
-// change the network. They are compared with the announcement when both are there. Methods are safe for
-// concurrent use.
+// receiver records the incoming transfers of one session. A stream's header and the controller's announcement come
+// in either order. Bytes are read at once, because a receiver that waited would close the window and so change the
+// network. They are compared with the announcement when both are there. Methods are safe for concurrent use.
 type receiver struct {
 	*trial
 	// done and failed report an announced transfer's end to the session. They do not block.
@@ -29,8 +28,8 @@ type receiver struct {
 	over      map[transferKey]struct{} // ended in this session, by whatever cause
 }
 
-// readBuffers has the buffers of receiving connections, so an idle connection holds none. One of 256 KiB
-// moved the most bytes per CPU second on veth; larger reads were not faster.
+// readBuffers has the buffers of receiving connections, so an idle connection holds none. One of 256 KiB moved the
+// most bytes per CPU second on veth; larger reads were not faster.
 var readBuffers = sync.Pool{New: func() any { b := make([]byte, 256<<10); return &b }}
 
 // inbound is one transfer on its way in. The receiver's lock guards it.
@@ -47,8 +46,7 @@ type inbound struct {
 	timer     *time.Timer
 }
 
-// inStream is one stream of an inbound transfer. Its connection's goroutine writes it, under the receiver's
-// lock when others may look.
+// inStream is one stream of an inbound transfer. Its connection's goroutine writes it: conn under the receiver's lock.
 type inStream struct {
 	frame
 	in          *inbound
@@ -122,8 +120,7 @@ func (r *receiver) expire(in *inbound) {
 	r.lockedFail(in, err)
 }
 
-// lockedEnd ends a transfer and closes every connection that it still uses. It reports whether this call
-// ended it.
+// lockedEnd ends a transfer and closes every connection that it still uses. It reports whether this call ended it.
 func (r *receiver) lockedEnd(in *inbound) bool {
 	if r.transfers[in.key] != in {
 		return false
@@ -218,9 +215,9 @@ func (r *receiver) open(c *dataConn, f *frame) (*inStream, error) {
 	return in.streams[f.stream], nil
 }
 
-// WakeBytes is how much of a stream comes before its reader wakes. It also wakes for the first and the last
-// byte, whose times are recorded. When they woke for each burst of two segments, the readers of many slow
-// links took a third of the CPU.
+// WakeBytes is how much of a stream comes before its reader wakes. It also wakes for the first and the last byte,
+// whose times are recorded. When they woke for each burst of two segments, the readers of many slow links took a
+// third of the CPU.
 const WakeBytes = 32 << 10
 
 // read reads payload and trailer from the connection.
@@ -300,12 +297,7 @@ func (r *receiver) cancel(k transferKey) {
 	r.over[k] = struct{}{}
 }
 
-// size is the number of transfers under way.
-func (r *receiver) size() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.transfers)
-}
+func (r *receiver) size() int { return size(&r.mu, r.transfers) }
 
 // close drops everything. The connections' goroutines are the inlet's.
 func (r *receiver) close() {

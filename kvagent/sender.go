@@ -13,8 +13,7 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// sender runs the outgoing transfers of one session. Methods are safe for concurrent use; close joins
-// everything it started.
+// sender runs the outgoing transfers of one session. Methods are safe for concurrent use; close joins everything.
 type sender struct {
 	*trial
 	chunk []byte // the shared payload: written again and again, it stays in the CPU's cache
@@ -22,10 +21,6 @@ type sender struct {
 	mu     sync.Mutex
 	active map[transferKey]context.CancelCauseFunc
 	wg     sync.WaitGroup
-}
-
-func newSender(t *trial) *sender {
-	return &sender{trial: t, chunk: make([]byte, t.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{}}
 }
 
 // errDropped ends a transfer without a further event.
@@ -105,7 +100,8 @@ func (t *trial) timeout(r engine.Release) time.Duration {
 
 func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	defer time.AfterFunc(s.timeout(o.plan), func() {
-		cancel(fmt.Errorf("peer %s: not done within %v: %d of %d bytes written", o.peer.node, s.cfg.timeout, o.done.Load(), totalBytes(o.specs)))
+		cancel(fmt.Errorf("peer %s: not done within %v: %d of %d bytes written",
+			o.peer.node, s.cfg.timeout, o.done.Load(), totalBytes(o.specs)))
 	}).Stop()
 	s.moveAll(ctx, cancel, o)
 	cause := context.Cause(ctx)
@@ -122,10 +118,10 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 	}
 }
 
-// moveAll lends the connections, then runs the streams. All of a transfer's streams hold theirs before the
-// first begins, so they are different ones. The exception is a stream that names a port: it waits for the
-// port by itself, and the others do not wait for it. Otherwise two transfers that each held one port and
-// needed the other's would wait for ever.
+// moveAll lends the connections, then runs the streams. All of a transfer's streams hold theirs before the first
+// begins, so they are different ones. The exception is a stream that names a port: it waits for the port by itself,
+// and the others do not wait for it. Otherwise two transfers that each held one port and needed the other's would
+// wait for ever.
 func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	slots := make([]*slot, len(o.specs))
 	each := func(do func(i int) error) {
@@ -141,7 +137,8 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 	}
 	lend := func(i int) (err error) {
 		spec := o.specs[i]
-		slots[i], err = s.plane.pool.acquire(ctx, want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())})
+		w := want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())}
+		slots[i], err = s.plane.pool.acquire(ctx, w)
 		return err
 	}
 	each(func(i int) error {
@@ -180,7 +177,8 @@ func (s *sender) stream(ctx context.Context, o *outbound, i int, slot *slot) err
 	// A write into a full window is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
 	w := outStream{sender: s, outbound: o, link: slot.link, spec: o.specs[i], frame: frame{
-		kind: kindData, request: o.key.request, attempt: o.key.attempt, stream: uint32(i), bytes: o.specs[i].GetBytes(), epoch: s.clock.epoch,
+		kind: kindData, request: o.key.request, attempt: o.key.attempt, stream: uint32(i),
+		bytes: o.specs[i].GetBytes(), epoch: s.clock.epoch,
 	}}
 	var err error
 	o.reports[i], err = w.move(ctx)
@@ -243,9 +241,9 @@ func (w *outStream) move(ctx context.Context) (*control.StreamReport, error) {
 	}, nil
 }
 
-// write sends header, payload and trailer and returns when the payload began. In pull mode the header goes at
-// once as an offer and the payload waits for the receiver's read; either way it waits for the set-up time and
-// for its release.
+// write sends header, payload and trailer and returns when the payload began. In pull mode the header goes at once
+// as an offer and the payload waits for the receiver's read; either way it waits for the set-up time and for its
+// release.
 func (w *outStream) write(ctx context.Context) (first time.Duration, err error) {
 	w.started.CompareAndSwap(0, int64(max(w.clock.now(), 1))) // hand-shake and set-up count as part of the transfer
 	if w.cfg.GetTransfer().GetPull() {
@@ -328,11 +326,7 @@ func (s *sender) cancel(k transferKey) {
 	}
 }
 
-func (s *sender) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.active)
-}
+func (s *sender) size() int { return size(&s.mu, s.active) }
 
 // close drops everything and joins it. No start may follow.
 func (s *sender) close() {

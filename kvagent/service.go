@@ -149,8 +149,7 @@ func (s *service) openSession() (*session, error) {
 	return s.session, nil
 }
 
-// serve executes commands until the controller ends the session (nil), disconnects or breaks the protocol, or
-// the agent must stop.
+// serve executes commands until the controller ends the session (nil) or is at fault, or the agent must stop.
 func (s *service) serve(stream control.Agent_SessionServer, ses *session, pumped <-chan error) error {
 	commands, ended := make(chan *control.Command), make(chan error, 1)
 	s.wg.Go(func() { ended <- receiveCommands(stream, commands) })
@@ -173,8 +172,7 @@ func (s *service) serve(stream control.Agent_SessionServer, ses *session, pumped
 	}
 }
 
-// receiveCommands passes commands on until the stream ends, which it does at the latest when its handler has
-// returned.
+// receiveCommands passes commands on until the stream ends: at the latest when its handler has returned.
 func receiveCommands(stream control.Agent_SessionServer, out chan<- *control.Command) error {
 	for {
 		c, err := stream.Recv()

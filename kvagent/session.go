@@ -20,8 +20,8 @@ type trial struct {
 	ctx    context.Context // ends when the session does
 }
 
-// session is one trial of one controller. Its parts are made at Start and are gone, joined, when close
-// returns. handle and close are called from one goroutine.
+// session is one trial of one controller. Its parts are made at Start and are gone, joined, when close returns.
+// handle and close are called from one goroutine.
 type session struct {
 	trial
 	driver     *driver
@@ -35,9 +35,9 @@ type session struct {
 	checksEnded chan struct{} // closed when they have
 }
 
-// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was stopped, or had no
-// CPU, while no timer of its engine was due would not notice. A longer stop is always noticed. The check
-// costs 256 idle agents 0.08 cores at this rate, 0.15 at 100 ms.
+// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was stopped, or had no CPU,
+// while no timer of its engine was due would not notice. A longer stop is always noticed. The check costs 256 idle
+// agents 0.08 cores at this rate, 0.15 at 100 ms.
 const checkPeriod = 250 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
@@ -61,7 +61,9 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	s.driver = newDriver(&s.trial, inst)
 	s.checksEnded = make(chan struct{})
 	go s.checkLateness()
-	s.sender = newSender(&s.trial)
+	s.sender = &sender{
+		trial: &s.trial, chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{},
+	}
 	s.receiver = &receiver{
 		trial: &s.trial, done: s.arrived, failed: s.failed, transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{},
 	}
@@ -96,11 +98,10 @@ func (s *session) close() {
 	s.alarms.close()
 	<-s.checksEnded
 	late := &s.plane.count.late
-	late.Store(max(late.Load(), s.alarms.lateness()))
+	late.Store(max(late.Load(), s.alarms.lateness.Load()))
 }
 
-// handle executes a command. What goes wrong with a request is an event; an error is a controller that breaks
-// the protocol.
+// handle executes a command. A request's failure is an event; an error means that the controller broke the protocol.
 func (s *session) handle(ctx context.Context, c *control.Command) error {
 	if st := c.GetStart(); st != nil {
 		return s.start(ctx, st.GetEpochNs())
@@ -134,18 +135,18 @@ func (s *session) handle(ctx context.Context, c *control.Command) error {
 	return nil
 }
 
-// wrongRole fails a command that this agent's role cannot do.
-func (s *session) wrongRole(k transferKey, what string) {
-	s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.GetRole()), 0))
+// onEngine lets the driver do a command, or fails it where this agent's role has no such engine.
+func (s *session) onEngine(has bool, k transferKey, what string, do func(now time.Duration)) {
+	if !has {
+		s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.GetRole()), 0))
+		return
+	}
+	s.driver.do(0, do)
 }
 
 func (s *session) submit(p *control.Prefill) {
 	k := transferKey{request: p.GetRequest()}
-	if s.prefill == nil {
-		s.wrongRole(k, "prefill")
-		return
-	}
-	s.driver.do(0, func(now time.Duration) {
+	s.onEngine(s.prefill != nil, k, "prefill", func(now time.Duration) {
 		if err := s.prefill.Submit(now, p.GetRequest(), int(p.GetTokens())); err != nil {
 			s.out.put(k.failure(now, "prefill", err, 0))
 		}
@@ -154,11 +155,7 @@ func (s *session) submit(p *control.Prefill) {
 
 func (s *session) reserve(r *control.Reserve) {
 	k := transferKey{r.GetRequest(), r.GetAttempt()}
-	if s.decode == nil {
-		s.wrongRole(k, "reserve")
-		return
-	}
-	s.driver.do(0, func(now time.Duration) {
+	s.onEngine(s.decode != nil, k, "reserve", func(now time.Duration) {
 		e := k.event(now)
 		e.Event = &control.Event_Reserved{Reserved: s.decode.reserve(now, r)}
 		s.out.put(e)
@@ -214,7 +211,7 @@ func (s *session) failed(k transferKey, err error, bytes int64) {
 // status adds the session's occupancy.
 func (s *session) status(out *control.StatusResponse) {
 	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.size())
-	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness())
+	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness.Load())
 	answered := make(chan struct{})
 	if s.driver.do(0, func(time.Duration) {
 		s.driver.inst.status(out)
@@ -227,8 +224,8 @@ func (s *session) status(out *control.StatusResponse) {
 // outboxLimit bounds the events that wait for a controller that does not read.
 const outboxLimit = 1 << 18
 
-// outbox is the queue of events to the controller. put never blocks, so a slow controller delays no engine
-// and no transfer. A controller that does not read at all loses its session.
+// outbox is the queue of events to the controller. put never blocks, so a slow controller delays no engine and no
+// transfer. A controller that does not read at all loses its session.
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond

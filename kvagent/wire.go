@@ -14,9 +14,9 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// The wire format of the data plane. A connection carries frames of one fixed size; a data frame is followed
-// by its payload and, with flagIntegrity, by a trailer. Data flows from the dialling end to the accepting end
-// only; the other direction carries acknowledgements and, in pull mode, read frames.
+// The wire format of the data plane. A connection carries frames of one fixed size; a data frame is followed by its
+// payload and, with flagIntegrity, by a trailer. Data flows from the dialling end to the accepting end only; the
+// other direction carries acknowledgements and, in pull mode, read frames.
 const (
 	frameSize   = 48
 	trailerSize = 8
@@ -38,8 +38,8 @@ const (
 	flagPull                        // the payload waits for a read frame
 )
 
-// frame is the fixed header. Big-endian: magic 4, kind 1, flags 1, zero 2, request 8, attempt 4, stream 4,
-// bytes 8, epoch 8, length of the trailer 4, zero 4.
+// frame is the fixed header. Big-endian: magic 4, kind 1, flags 1, zero 2, request 8, attempt 4, stream 4, bytes 8,
+// epoch 8, length of the trailer 4, zero 4.
 type frame struct {
 	kind    frameKind
 	flags   uint8
@@ -152,9 +152,9 @@ func (k transferKey) failure(at time.Duration, stage string, err error, bytes in
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checked is the payload of integrity mode: pseudo-random bytes that follow from request, attempt and stream
-// number, and their running CRC-32C. The CRC starts from the seed, so that a stream delivered as another's
-// fails even if its bytes are intact.
+// checked is the payload of integrity mode: pseudo-random bytes that follow from request, attempt and stream number,
+// and their running CRC-32C. The CRC starts from the seed, so that a stream delivered as another's fails even if its
+// bytes are intact.
 type checked struct {
 	state uint64
 	crc   uint32
@@ -198,8 +198,8 @@ func (c *checked) trailer() (t [trailerSize]byte) {
 	return t
 }
 
-// link is one outgoing connection. A stream that holds it writes; a reader goroutine reads the answers and
-// notices at once when the peer closes, also while the connection is idle.
+// link is one outgoing connection. A stream that holds it writes; a reader goroutine reads the answers and notices
+// at once when the peer closes, also while the connection is idle.
 type link struct {
 	conn  *dataConn
 	from  netip.AddrPort

@@ -2,15 +2,15 @@ package engine
 
 import "math"
 
-// cache accounts for an instance's KV memory in blocks. A block is private (bytes under way, output, prompt
-// without id) or it is in the prefix cache under its id. There it is pinned by the requests that use it or,
-// with no pin, evictable:
+// cache accounts for an instance's KV memory in blocks. A block is private (bytes under way, output, prompt without
+// id) or it is in the prefix cache under its id. There it is pinned by the requests that use it or, with no pin,
+// evictable:
 //
 //	free + private + pinned + evictable = capacity
 //
-// Evictable blocks form a list, the least recently used first. A request unpins its chain from the end to the
-// start, and a request that pins a block pins all blocks before it. So a block is always in the list before
-// its parent, and evicting from the front keeps the cached set prefix-closed.
+// Evictable blocks form a list, the least recently used first. A request unpins its chain from the end to the start,
+// and a request that pins a block pins all blocks before it. So a block is always in the list before its parent, and
+// evicting from the front keeps the cached set prefix-closed.
 type cache struct {
 	blockTokens int
 	blockBytes  int64
@@ -53,8 +53,8 @@ func (c *cache) free() int64 { return c.capacity - c.private - int64(len(c.entri
 // available returns the blocks that a reservation could get.
 func (c *cache) available() int64 { return c.free() + c.evictable }
 
-// hits returns how many leading blocks are cached, and how many different ones among them are evictable:
-// pinned blocks are no longer available.
+// hits returns how many leading blocks are cached, and how many different ones among them are evictable: pinned
+// blocks are no longer available.
 func (c *cache) hits(ids []uint64) (n int, evictable int64) {
 	for _, id := range ids {
 		b, ok := c.entries[id]
@@ -75,9 +75,9 @@ func (c *cache) hits(ids []uint64) (n int, evictable int64) {
 	return n, evictable
 }
 
-// reserve gives a request this number of blocks: it pins those leading ones that are cached and takes the
-// rest as private blocks, for which it evicts as many as that needs. It returns the evicted ids, oldest
-// first, or a *NoMemoryError, and then nothing has changed.
+// reserve gives a request this number of blocks: it pins those leading ones that are cached and takes the rest as
+// private blocks, for which it evicts as many as that needs. It returns the evicted ids, oldest first, or a
+// *NoMemoryError, and then nothing has changed.
 func (c *cache) reserve(q *request, blocks int64) (evicted []uint64, err error) {
 	hits, unpinned := c.hits(q.blocks)
 	private := blocks - int64(hits)
@@ -98,8 +98,8 @@ func (c *cache) reserve(q *request, blocks int64) (evicted []uint64, err error) 
 	return evicted, nil
 }
 
-// store turns the private prompt blocks of a request into cached ones, pinned, and returns the new ids in
-// prompt order. Of a block that is cached by now, the private copy is dropped.
+// store turns the private prompt blocks of a request into cached ones, pinned, and returns the new ids in prompt
+// order. Of a block that is cached by now, the private copy is dropped.
 func (c *cache) store(q *request) (stored []uint64) {
 	fresh := q.blocks[q.pinned:]
 	for _, id := range fresh {
@@ -116,8 +116,8 @@ func (c *cache) store(q *request) (stored []uint64) {
 	return stored
 }
 
-// release returns a request's memory: private blocks become free, and each of its cached ones loses a pin,
-// the last first. Blocks without pins become the most recently used.
+// release returns a request's memory: private blocks become free, and each of its cached ones loses a pin, the last
+// first. Blocks without pins become the most recently used.
 func (c *cache) release(q *request) {
 	c.private -= q.private
 	for i := q.pinned - 1; i >= 0; i-- {

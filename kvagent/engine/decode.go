@@ -11,15 +11,11 @@ const maxTokens = 1 << 30
 
 // DecodeConfig describes a decode instance.
 type DecodeConfig struct {
-	Model Model
-	// MaxBatch is beta_max, the sequences that one iteration can serve; 1 to 2^20.
-	MaxBatch int
-	// MemoryBytes is the memory for KV caches; at least one block. The part beyond whole blocks is not used.
-	MemoryBytes int64
-	// KVBytesPerToken is the size of one token's KV cache (Eq. 1 of the notes for one token); 1 to 2^30.
-	KVBytesPerToken int64
-	// BlockTokens is the tokens of a block, the unit of memory and of the prefix cache; 1 to 2^30.
-	BlockTokens int
+	Model           Model
+	MaxBatch        int   // beta_max, the sequences that one iteration can serve; 1 to 2^20
+	MemoryBytes     int64 // for KV caches; at least one block. The part beyond whole blocks is not used
+	KVBytesPerToken int64 // of one token's KV cache (Eq. 1 of the notes for one token); 1 to 2^30
+	BlockTokens     int   // of a block, the unit of memory and of the prefix cache; 1 to 2^30
 }
 
 func (c DecodeConfig) validate() error {
@@ -53,51 +49,40 @@ type DecodeKind string
 
 // The kinds of decode event.
 const (
-	// Admitted: the request joined the batch; its first iteration begins.
-	Admitted DecodeKind = "admitted"
-	// FirstToken: its first iteration ended.
-	FirstToken DecodeKind = "first token"
-	// Finished: it has all its tokens; its memory is released, its prompt stays cached.
-	Finished DecodeKind = "finished"
-	// CacheChanged: the set of cached blocks changed, or memory became free without a Finished.
-	CacheChanged DecodeKind = "cache changed"
+	Admitted     DecodeKind = "admitted"      // the request joined the batch; its first iteration begins
+	FirstToken   DecodeKind = "first token"   // its first iteration ended
+	Finished     DecodeKind = "finished"      // it has all its tokens; its memory is released, its prompt stays cached
+	CacheChanged DecodeKind = "cache changed" // the set of cached blocks changed, or memory became free without a Finished
 )
 
 // DecodeEvent is one thing that happened, at its exact model time.
 type DecodeEvent struct {
-	// ID is the request; for CacheChanged the one whose command changed the cache.
-	ID   uint64
-	Kind DecodeKind
-	At   time.Duration
-	// Batch is how many sequences the batch holds after the event, FreeBytes the result of Decode.FreeBytes
-	// after it.
-	Batch     int
-	FreeBytes int64
-	// AdmittedAt is when the request joined the batch; 0 for CacheChanged.
-	AdmittedAt time.Duration
-	// Tokens is the number generated so far: 1 at FirstToken, all at Finished, else 0.
-	Tokens int
-	// MeanTBT is the mean time between tokens, at Finished; 0 with fewer than two tokens.
-	MeanTBT time.Duration
-	// Stored and Evicted are the blocks that entered and left the prefix cache, for CacheChanged: Stored in
-	// prompt order, Evicted oldest first. The slices are the caller's.
+	ID         uint64 // the request; for CacheChanged the one whose command changed the cache
+	Kind       DecodeKind
+	At         time.Duration
+	Batch      int           // sequences in the batch after the event
+	FreeBytes  int64         // the result of Decode.FreeBytes after the event
+	AdmittedAt time.Duration // when the request joined the batch; 0 for CacheChanged
+	Tokens     int           // generated so far: 1 at FirstToken, all at Finished, else 0
+	MeanTBT    time.Duration // the mean time between tokens, at Finished; 0 with fewer than two tokens
+	// Stored and Evicted are the blocks that entered and left the prefix cache, for CacheChanged: Stored in prompt
+	// order, Evicted oldest first. The slices are the caller's.
 	Stored, Evicted []uint64
 }
 
 // Decode is a decode instance with continuous batching, KV memory and a prefix cache. Make it with NewDecode.
 //
-// Batching: at each iteration boundary arrived requests join in order of arrival while the batch has room; an
-// idle instance starts at once. Each iteration gives every sequence one token. A boundary's instant stays
-// open until time moves on: requests that arrive exactly then still join, so the result does not depend on
-// whether Advance or Arrive of that instant is called first.
+// Batching: at each iteration boundary arrived requests join in order of arrival while the batch has room; an idle
+// instance starts at once. Each iteration gives every sequence one token. A boundary's instant stays open until time
+// moves on: requests that arrive exactly then still join, so the result does not depend on whether Advance or Arrive
+// of that instant is called first.
 //
-// Order of events at one instant: for each sequence of the batch in order of admission FirstToken, then
-// Finished; then Admitted in order of arrival; then what the commands of that instant cause, in the order of
-// the commands.
+// Order of events at one instant: for each sequence of the batch in order of admission FirstToken, then Finished;
+// then Admitted in order of arrival; then what the commands of that instant cause, in the order of the commands.
 //
-// Memory is counted in blocks and reported in bytes. A request takes ceil(prompt/BlockTokens) blocks minus
-// those that the cache holds already, plus ceil(output/BlockTokens): output never goes into a prompt block,
-// which others may share.
+// Memory is counted in blocks and reported in bytes. A request takes ceil(prompt/BlockTokens) blocks minus those
+// that the cache holds already, plus ceil(output/BlockTokens): output never goes into a prompt block, which others
+// may share.
 type Decode struct {
 	maxBatch int
 	now      time.Duration
@@ -106,7 +91,6 @@ type Decode struct {
 	here     map[uint64]*request
 	batch    []*request // in order of admission
 	waiting  []*request // in order of arrival
-	reserved int        // requests whose bytes have not arrived
 	cache    *cache
 	pending  []DecodeEvent
 }
@@ -123,8 +107,8 @@ func NewDecode(c DecodeConfig) (*Decode, error) {
 }
 
 // Next returns when the next event happens if no command comes, false when there is none. Iterations that end
-// without an event are skipped, so a driver wakes two or three times per request. When Advance has something
-// to return, the instant is not after the latest one given.
+// without an event are skipped, so a driver wakes two or three times per request. When Advance has something to
+// return, the instant is not after the latest one given.
 func (d *Decode) Next() (time.Duration, bool) {
 	switch {
 	case len(d.pending) > 0:
@@ -135,8 +119,8 @@ func (d *Decode) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// Advance returns what happened up to and including now and was not returned before, in order of time. The
-// slice is the caller's; nil means nothing.
+// Advance returns what happened up to and including now and was not returned before, in order of time. The slice is
+// the caller's; nil means nothing.
 func (d *Decode) Advance(now time.Duration) []DecodeEvent {
 	d.run(now)
 	out := d.pending
@@ -150,15 +134,14 @@ func (d *Decode) Batch() int { return len(d.batch) }
 // Queue returns how many requests have arrived and wait for room in the batch.
 func (d *Decode) Queue() int { return len(d.waiting) }
 
-// Reservations returns how many requests hold memory and have not arrived. Reservations + Queue + Batch is
-// the number of unfinished requests.
-func (d *Decode) Reservations() int { return d.reserved }
+// Reservations returns how many requests hold memory and have not arrived. Reservations + Queue + Batch is the
+// number of unfinished requests.
+func (d *Decode) Reservations() int { return len(d.here) - len(d.waiting) - len(d.batch) }
 
 // Cached returns how many blocks the prefix cache holds, pinned or evictable.
 func (d *Decode) Cached() int { return len(d.cache.entries) }
 
-// FreeBytes returns the memory that a reservation could get; evictable cache counts as free. It is never
-// negative.
+// FreeBytes returns the memory that a reservation could get; evictable cache counts as free. It is never negative.
 func (d *Decode) FreeBytes() int64 { return d.cache.bytes(d.cache.available()) }
 
 // MemoryBytes returns the capacity: MemoryBytes of the configuration in whole blocks.
@@ -184,8 +167,7 @@ func (d *Decode) run(t time.Duration) {
 	}
 }
 
-// handOut counts the tokens of the iteration that ends at the anchor: it reports first tokens and removes
-// finished sequences.
+// handOut ends the iteration before the anchor: it reports first tokens and removes finished sequences.
 func (d *Decode) handOut() {
 	at := d.seg.anchor
 	for i := 0; i < len(d.batch); {
@@ -221,8 +203,7 @@ func (d *Decode) admit() {
 	d.restart()
 }
 
-// join admits at this instant if it is a boundary or the instance is idle; otherwise waiting requests will
-// join at the next boundary.
+// join admits at this instant if it is a boundary or the instance is idle; otherwise the next boundary will.
 func (d *Decode) join() {
 	k := d.seg.floor(d.now)
 	switch {
@@ -237,21 +218,20 @@ func (d *Decode) join() {
 	d.admit()
 }
 
-// leave takes a sequence out of the batch. Unless this instant is a boundary, the iteration that runs keeps
-// its length: the next segment starts at its end.
+// leave takes a sequence out of the batch. Unless this instant is a boundary, the iteration that runs keeps its
+// length: the next segment starts at its end.
 func (d *Decode) leave(q *request) {
 	k := d.seg.floor(d.now)
 	if k < 0 || d.seg.at(k) != d.now {
 		k++
 	}
 	d.seg.anchor, d.seg.first = d.seg.at(k), d.seg.first+k
-	i := slices.Index(d.batch, q)
-	d.batch = slices.Delete(d.batch, i, i+1)
+	d.batch = slices.DeleteFunc(d.batch, func(b *request) bool { return b == q })
 	d.restart()
 }
 
-// restart makes the segment describe the batch from its anchor on and finds the next boundary that needs
-// work. It changes nothing when the batch is the same.
+// restart makes the segment describe the batch from its anchor on and finds the next boundary that needs work. It
+// changes nothing when the batch is the same.
 func (d *Decode) restart() {
 	d.seg.batch, d.seg.context = len(d.batch), 0
 	d.due = -1

@@ -7,34 +7,26 @@ import (
 )
 
 const (
-	// maxDuration is where computed times saturate instead of wrapping.
-	maxDuration = time.Duration(math.MaxInt64)
-	// maxTerm bounds the constant terms of a Model, so that their sum over a batch cannot wrap.
-	maxTerm = time.Hour
+	maxDuration = time.Duration(math.MaxInt64) // computed times saturate here instead of wrapping
+	maxTerm     = time.Hour                    // of a Model's constant terms, so that their sum over a batch cannot wrap
 )
 
-// Model is how long the two phases compute. The form is that of DistServe's simulator: linear plus quadratic
-// in the prompt for prefill; a constant, the batch and the total context for a decode iteration.
+// Model is how long the two phases compute. The form is that of DistServe's simulator: linear plus quadratic in the
+// prompt for prefill; a constant, the batch and the total context for a decode iteration.
 //
-// Durations are 0 to an hour. Numbers are finite, 0 or more. The zero value computes in no time; NewDecode
-// refuses it, because an iteration must take at least one nanosecond.
+// Durations are 0 to an hour. Numbers are finite, 0 or more. The zero value computes in no time; NewDecode refuses
+// it, because an iteration must take at least one nanosecond.
 type Model struct {
-	// PrefillBase is the constant part of a prefill.
-	PrefillBase time.Duration
-	// PrefillPerTokenNs is nanoseconds per prompt token.
-	PrefillPerTokenNs float64
-	// PrefillPerTokenSquaredNs is nanoseconds per squared prompt token (attention).
-	PrefillPerTokenSquaredNs float64
-	// DecodeBase is the constant part of an iteration (reading the weights).
-	DecodeBase time.Duration
-	// DecodePerSequence is added for each sequence in the batch.
-	DecodePerSequence time.Duration
-	// DecodePerContextTokenNs is nanoseconds for each token of context in the batch (reading the KV cache).
-	DecodePerContextTokenNs float64
+	PrefillBase              time.Duration // the constant part of a prefill
+	PrefillPerTokenNs        float64       // nanoseconds per prompt token
+	PrefillPerTokenSquaredNs float64       // nanoseconds per squared prompt token (attention)
+	DecodeBase               time.Duration // the constant part of an iteration (reading the weights)
+	DecodePerSequence        time.Duration // added for each sequence in the batch
+	DecodePerContextTokenNs  float64       // nanoseconds for each token of context in the batch (reading the KV cache)
 }
 
-// Prefill returns how long a prompt with this number of uncached tokens takes. Negative tokens count as 0;
-// the result saturates at the largest Duration.
+// Prefill returns how long a prompt with this number of uncached tokens takes. Negative tokens count as 0; the
+// result saturates at the largest Duration.
 func (m Model) Prefill(tokens int) time.Duration {
 	l := float64(max(tokens, 0))
 	ns := m.PrefillPerTokenNs*l + m.PrefillPerTokenSquaredNs*l*l
@@ -70,8 +62,8 @@ func (m Model) Validate() error {
 }
 
 // segment is a stretch of iterations with an unchanged batch. Because each iteration adds one token to every
-// sequence, the time of its k-th boundary has a closed form. So a machine can skip any number of iterations
-// without an event and still get the same nanosecond as one that runs each iteration.
+// sequence, the time of its k-th boundary has a closed form. So a machine can skip any number of iterations without
+// an event and still get the same nanosecond as one that runs each iteration.
 type segment struct {
 	model   Model
 	anchor  time.Duration // boundary 0; it may lie ahead of now, then an iteration of an older batch still runs
@@ -85,8 +77,8 @@ func (s segment) step() time.Duration {
 	return s.model.DecodeBase + s.model.DecodePerSequence*time.Duration(s.batch)
 }
 
-// at returns the time of boundary k >= 0: k iterations after the anchor. The context part is rounded to a
-// nanosecond once for all k, not once per iteration, so the result does not depend on the machine's steps.
+// at returns the time of boundary k >= 0: k iterations after the anchor. The context part is rounded to a nanosecond
+// once for all k, not once per iteration, so the result does not depend on the machine's steps.
 func (s segment) at(k int64) time.Duration {
 	n := float64(k)
 	context := s.model.DecodePerContextTokenNs * (n*float64(s.context) + float64(s.batch)*n*(n-1)/2)

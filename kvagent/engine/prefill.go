@@ -13,10 +13,8 @@ type Mode string
 
 // The two modes.
 const (
-	// Queue serves one prompt at a time in order of submission.
-	Queue Mode = "queue"
-	// Delay serves every prompt at once, as if alone: the paper's pure delay.
-	Delay Mode = "delay"
+	Queue Mode = "queue" // one prompt at a time in order of submission
+	Delay Mode = "delay" // every prompt at once, as if alone: the paper's pure delay
 )
 
 // PrefillConfig describes a prefill instance.
@@ -43,9 +41,8 @@ type PrefillEvent struct {
 
 // Prefill is a prefill instance. Make it with NewPrefill.
 //
-// Order of events at one instant: completions in order of submission, each followed at once by the start of
-// the prompt that takes its place; then what the commands of that instant cause, in the order of the
-// commands.
+// Order of events at one instant: completions in order of submission, each followed at once by the start of the
+// prompt that takes its place; then what the commands of that instant cause, in the order of the commands.
 type Prefill struct {
 	model   Model
 	slots   int // prompts served at once; 0: no limit
@@ -78,8 +75,8 @@ func NewPrefill(c PrefillConfig) (*Prefill, error) {
 	return p, nil
 }
 
-// Submit adds a prompt with this number of uncached tokens, 0 or more. It fails with ErrDuplicate while an
-// earlier prompt of that id is not done.
+// Submit adds a prompt with this number of uncached tokens, 0 or more. It fails with ErrDuplicate while an earlier
+// prompt of that id is not done.
 func (p *Prefill) Submit(now time.Duration, id uint64, tokens int) error {
 	p.run(now)
 	if tokens < 0 {
@@ -95,8 +92,8 @@ func (p *Prefill) Submit(now time.Duration, id uint64, tokens int) error {
 	return nil
 }
 
-// Cancel forgets a prompt that is not done and reports whether there was one. A prompt that computes is
-// stopped at once, and the next takes its place.
+// Cancel forgets a prompt that is not done and reports whether there was one. A prompt that computes is stopped at
+// once, and the next takes its place.
 func (p *Prefill) Cancel(now time.Duration, id uint64) bool {
 	p.run(now)
 	if _, ok := p.here[id]; !ok {
@@ -111,8 +108,8 @@ func (p *Prefill) Cancel(now time.Duration, id uint64) bool {
 	return true
 }
 
-// Next returns when the next event happens if no command comes, false when there is none. When Advance has
-// something to return, the instant is not after the latest one given.
+// Next returns when the next event happens if no command comes, false when there is none. When Advance has something
+// to return, the instant is not after the latest one given.
 func (p *Prefill) Next() (time.Duration, bool) {
 	switch {
 	case len(p.pending) > 0:
@@ -123,8 +120,8 @@ func (p *Prefill) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// Advance returns what happened up to and including now and was not returned before, in order of time. The
-// slice is the caller's; nil means nothing.
+// Advance returns what happened up to and including now and was not returned before, in order of time. The slice is
+// the caller's; nil means nothing.
 func (p *Prefill) Advance(now time.Duration) []PrefillEvent {
 	p.run(now)
 	out := p.pending
@@ -170,16 +167,15 @@ func (p *Prefill) fill(t time.Duration) {
 	}
 }
 
-// Release is the schedule by which a prefill that is still computing releases its KV cache: piece i of Pieces
-// is available at From + (i+1)/Pieces x (To - From). No pieces: everything is available from the start. Both
-// worlds send by it.
+// Release is the schedule by which a prefill that is still computing releases its KV cache: piece i of Pieces is
+// available at From + (i+1)/Pieces x (To - From). No pieces: everything is available from the start. Both worlds
+// send by it.
 type Release struct {
 	Pieces   int64
 	From, To time.Duration
 }
 
-// Ready returns how many of a stream's total bytes may leave at now and, unless that is all, when the next
-// may.
+// Ready returns how many of a stream's total bytes may leave at now and, unless that is all, when the next may.
 func (r Release) Ready(total int64, now time.Duration) (ready int64, next time.Duration) {
 	switch {
 	case r.Pieces <= 0 || now >= r.To:

@@ -9,23 +9,17 @@ import (
 
 // Errors of the machines; compare with errors.Is.
 var (
-	// ErrNoMemory: a reservation needs more than is free. Always a *NoMemoryError.
-	ErrNoMemory = errors.New("not enough KV memory")
-	// ErrDuplicate: there is an unfinished request with that id.
-	ErrDuplicate = errors.New("request is already here")
-	// ErrUnknown: no unfinished request has that id.
-	ErrUnknown = errors.New("request is not here")
-	// ErrArrived: the bytes of that request have arrived already.
-	ErrArrived = errors.New("request has arrived before")
-	// ErrInvalid: an argument is out of range; the text says which.
-	ErrInvalid = errors.New("invalid argument")
+	ErrNoMemory  = errors.New("not enough KV memory")       // a reservation needs more than is free; always a *NoMemoryError
+	ErrDuplicate = errors.New("request is already here")    // there is an unfinished request with that id
+	ErrUnknown   = errors.New("request is not here")        // no unfinished request has that id
+	ErrArrived   = errors.New("request has arrived before") // all its bytes were here already
+	ErrInvalid   = errors.New("invalid argument")           // an argument is out of range; the text says which
 )
 
-// NoMemoryError says how much a reservation needs and how much there is. It matches ErrNoMemory. All amounts
-// are bytes in whole blocks.
+// NoMemoryError says how much a reservation needs and how much there is, in bytes of whole blocks. It is an ErrNoMemory.
 type NoMemoryError struct {
-	// Need is what the reservation takes from the free memory: new blocks, and cached ones that it would pin.
-	// Need > Capacity can never succeed.
+	// Need is what the reservation takes from the free memory: new blocks, and cached ones that it would pin. Need >
+	// Capacity can never succeed.
 	Need     int64
 	Free     int64 // FreeBytes at the time
 	Capacity int64 // MemoryBytes
@@ -40,12 +34,11 @@ func (e *NoMemoryError) Unwrap() error { return ErrNoMemory }
 
 // Reservation asks for the memory of one request.
 type Reservation struct {
-	ID uint64
-	// PromptTokens and OutputTokens are 1 to 2^30 each.
-	PromptTokens, OutputTokens int
-	// Blocks identify the prompt's prefix blocks in order: equal id means equal block and equal prefix. At
-	// most ceil(PromptTokens/BlockTokens); tokens beyond them are never shared. The last may be partial.
-	// Reserve copies the slice.
+	ID                         uint64
+	PromptTokens, OutputTokens int // 1 to 2^30 each
+	// Blocks identify the prompt's prefix blocks in order: equal id means equal block and equal prefix. At most
+	// ceil(PromptTokens/BlockTokens); tokens beyond them are never shared. The last may be partial. Reserve copies
+	// the slice.
 	Blocks []uint64
 }
 
@@ -63,11 +56,10 @@ type request struct {
 	admittedIter   int64 // iterations of the machine finished when it joined
 }
 
-// Reserve reserves all memory that a request will need, prompt and output. It returns hitTokens: how many
-// tokens of its prompt the cache holds and the transfer need not bring: min(PromptTokens, held leading blocks
-// x BlockTokens). It equals PromptTokens on a full hit; then nothing must be moved, and Arrive may follow at
-// once. Held blocks are pinned until the request ends; least recently used blocks without a pin are evicted
-// to make room.
+// Reserve reserves all memory that a request will need, prompt and output. It returns hitTokens: how many tokens of
+// its prompt the cache holds and the transfer need not bring: min(PromptTokens, held leading blocks x BlockTokens).
+// It equals PromptTokens on a full hit; then nothing must be moved, and Arrive may follow at once. Held blocks are
+// pinned until the request ends; least recently used blocks without a pin are evicted to make room.
 //
 // Errors: *NoMemoryError (nothing changed; try elsewhere or later), ErrDuplicate, ErrInvalid.
 func (d *Decode) Reserve(now time.Duration, r Reservation) (hitTokens int, err error) {
@@ -76,7 +68,6 @@ func (d *Decode) Reserve(now time.Duration, r Reservation) (hitTokens int, err e
 	if err != nil {
 		return 0, fmt.Errorf("reserve for request %d: %w", r.ID, err)
 	}
-	d.reserved++
 	if len(evicted) > 0 {
 		d.emit(DecodeEvent{ID: r.ID, Kind: CacheChanged, At: d.now, Evicted: evicted})
 	}
@@ -102,9 +93,9 @@ func (d *Decode) reserve(r Reservation) (evicted []uint64, err error) {
 	return evicted, err
 }
 
-// Arrive reports that all bytes of a reserved request have arrived. Its blocks become visible to the prefix
-// cache and the request joins the batch, or waits for it behind those that arrived before. Where another
-// request brought an equal block in the meantime, the second copy is dropped and its memory freed.
+// Arrive reports that all bytes of a reserved request have arrived. Its blocks become visible to the prefix cache
+// and the request joins the batch, or waits for it behind those that arrived before. Where another request brought
+// an equal block in the meantime, the second copy is dropped and its memory freed.
 //
 // Errors: ErrUnknown, ErrArrived.
 func (d *Decode) Arrive(now time.Duration, id uint64) error {
@@ -117,7 +108,6 @@ func (d *Decode) Arrive(now time.Duration, id uint64) error {
 		return fmt.Errorf("arrival of request %d: %w", id, ErrArrived)
 	}
 	q.arrived = true
-	d.reserved--
 	if q.pinned < len(q.blocks) {
 		stored := d.cache.store(q)
 		d.emit(DecodeEvent{ID: id, Kind: CacheChanged, At: d.now, Stored: stored})
@@ -127,9 +117,9 @@ func (d *Decode) Arrive(now time.Duration, id uint64) error {
 	return nil
 }
 
-// Release forgets an unfinished request at any stage, frees its memory at once and reports whether there was
-// one. Blocks whose bytes had all arrived stay cached. A running iteration continues to its end; then the
-// request's place in the batch becomes free. A CacheChanged event without blocks gives the new FreeBytes.
+// Release forgets an unfinished request at any stage, frees its memory at once and reports whether there was one.
+// Blocks whose bytes had all arrived stay cached. A running iteration continues to its end; then the request's place
+// in the batch becomes free. A CacheChanged event without blocks gives the new FreeBytes.
 func (d *Decode) Release(now time.Duration, id uint64) bool {
 	d.run(now)
 	q, ok := d.here[id]
@@ -142,8 +132,6 @@ func (d *Decode) Release(now time.Duration, id uint64) bool {
 	case q.arrived:
 		d.waiting = slices.DeleteFunc(d.waiting, func(w *request) bool { return w == q })
 		d.restart() // no request may be left to join
-	default:
-		d.reserved--
 	}
 	d.drop(q)
 	d.emit(DecodeEvent{ID: id, Kind: CacheChanged, At: d.now})
