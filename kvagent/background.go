@@ -115,7 +115,7 @@ func (b *background) run(ctx context.Context, f backgroundFlow) error {
 		for range p.take(monotonic(), unit) {
 			n, err := c.Write(payload)
 			b.plane.count.backgroundOut.Add(int64(n))
-			if err != nil && !(udp && errors.Is(err, syscall.ENOBUFS)) {
+			if err != nil && (!udp || !errors.Is(err, syscall.ENOBUFS)) {
 				return err
 			}
 		}
