@@ -220,7 +220,7 @@ func TestOtherProtocolIsRefusedWithBothNumbers(t *testing.T) {
 	_, err := a.rpc.Hello(t.Context(), &control.HelloRequest{Protocol: 99})
 	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
 	assert.ErrorContains(t, err, "agent a (version test) speaks protocol 1, the controller 99")
-	assert.Equal(t, "a", a.Hello().GetNode())
+	assert.Equal(t, "a", a.hello.GetNode())
 }
 
 func TestControllerThatVanishesLeavesAnIdleAgent(t *testing.T) {
@@ -254,7 +254,7 @@ func TestSocketRules(t *testing.T) {
 	stop := serve(t, Options{Socket: path, Node: "a"})
 	c, err := Dial(t.Context(), path)
 	require.NoError(t, err)
-	assert.Equal(t, "unknown", c.Hello().GetVersion())
+	assert.Equal(t, "unknown", c.hello.GetVersion())
 	require.NoError(t, c.Close())
 	assert.ErrorContains(t, Serve(t.Context(), Options{Socket: path, Node: "b"}), "another agent answers")
 	stop()

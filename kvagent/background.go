@@ -5,15 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
-
-	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
 // The kinds of background traffic.
@@ -23,37 +21,30 @@ const (
 	backgroundOnOff = "tcp-onoff"
 )
 
-// StageBackground is the stage of the Failed event that reports lost background traffic. The
-// event belongs to no request; ignore its request number.
+// StageBackground is the stage of the Failed event that reports lost background traffic. The event belongs to no
+// request; ignore its request number.
 const StageBackground = "background"
 
 const (
-	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and
-	// 14 of header, of which TCP (with timestamps) and UDP leave so much for payload.
+	// Ethernet frames of full size, as a qdisc counts them: 1500 bytes of packet and 14 of header, of which TCP
+	// (with timestamps) and UDP leave so much for payload.
 	frameBytes      = 1514
 	udpPayloadBytes = 1472
 	tcpPayloadBytes = 1448
 
-	// pacingTick is how often a source checks what is due: its bursts are what
-	// the rate gives in this time, far below a switch's buffer.
+	// pacingTick is how often a source checks what is due: its bursts are what the rate gives in this time, far
+	// below a switch's buffer.
 	pacingTick = time.Millisecond
-	// pacingDebt bounds what a source catches up on after a stall (of the host, or
-	// by a full window): a source keeps a rate, it does not work off a backlog.
-	pacingDebt = 10 * time.Millisecond
+	// maxCatchUp bounds what a source catches up on after a stall (of the host, or by a full window): a source keeps
+	// a rate, it does not work off a backlog.
+	maxCatchUp = 10 * time.Millisecond
 	// onOffMean is the mean length of a period, paper time.
 	onOffMean = 200 * time.Millisecond
 )
 
-// background runs the session's sources while they are switched on. on and
-// off are called from one goroutine; off joins everything.
+// background runs the session's sources while they are switched on. One goroutine calls on and off; off joins all.
 type background struct {
-	cfg    *config
-	clock  paperClock
-	alarms *alarms
-	emit   func(*control.Event)
-	sent   *atomic.Int64
-	ctx    context.Context
-
+	*trial
 	stop context.CancelFunc // nil when off
 	wg   sync.WaitGroup
 }
@@ -67,8 +58,8 @@ func (b *background) on() {
 	for i, f := range b.cfg.background {
 		b.wg.Go(func() {
 			if err := b.run(ctx, f); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("background flow %d (%s to %s): %w", i, f.kind, f.to, err)
-				b.emit(failure(transferKey{}, b.clock.now(), StageBackground, err, 0))
+				err = fmt.Errorf("background flow %d (%s to %s): %w", i, f.GetKind(), f.to, err)
+				b.out.put(transferKey{}.failure(b.clock.now(), StageBackground, err, 0))
 			}
 		})
 	}
@@ -83,6 +74,9 @@ func (b *background) off() {
 	b.stop = nil
 }
 
+// run sends full frames at a flow's rate, all the time or in periods. The kernel may cut several datagrams out of
+// one write: then they cross the fabric as one packet, like TCP's. The network may lose datagrams; a full local
+// queue loses them as well.
 func (b *background) run(ctx context.Context, f backgroundFlow) error {
 	c, err := b.dial(ctx, f)
 	if err != nil {
@@ -94,72 +88,36 @@ func (b *background) run(ctx context.Context, f backgroundFlow) error {
 		stop()
 		_ = c.Close()
 	}()
-	if f.kind == backgroundUDP {
-		return b.datagrams(ctx, f, c)
+	p := pacer{bytesPerSecond: f.GetBitsPerSecond() / 8}
+	var periods *onOff
+	segments, payloadBytes, udp := max(1, int(f.GetSegments())), tcpPayloadBytes, f.GetKind() == backgroundUDP
+	if f.GetKind() == backgroundOnOff {
+		p.bytesPerSecond *= 2
+		periods = newOnOff(f, b.clock.scale)
 	}
-	header := frame{kind: kindBackground}
-	var h [frameSize]byte
-	header.put(&h)
-	if _, err := c.Write(h[:]); err != nil {
+	if udp {
+		payloadBytes = udpPayloadBytes
+		if segments > 1 && segmentDatagrams(c, udpPayloadBytes) != nil {
+			segments = 1 // before Linux 4.18
+		}
+	} else if err := (&frame{kind: kindBackground}).write(c, nil); err != nil {
 		return err
 	}
-	return b.bytes(ctx, f, c)
-}
-
-func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, error) {
-	if len(b.cfg.net.addrs) == 0 {
-		return nil, errors.New("this agent has no address to send from")
-	}
-	from := netip.AddrPortFrom(b.cfg.net.addrs[0], f.sourcePort)
-	if f.kind != backgroundUDP {
-		o := socketOptions{congestion: b.cfg.net.options.congestion, dscp: f.dscp}
-		return o.dial(ctx, from, f.to)
-	}
-	d := net.Dialer{Control: socketOptions{dscp: f.dscp}.control, LocalAddr: net.UDPAddrFromAddrPort(from)}
-	return d.DialContext(ctx, "udp4", f.to.String())
-}
-
-// pacer computes how many bytes are due at a rate. It forgets what was missed for longer
-// than pacingDebt, or than two units if that is longer.
-type pacer struct {
-	bytesPerSecond float64
-	paid           int64 // monotonic time up to which everything is sent
-}
-
-// take returns how many whole units of this size are due, and counts them as sent.
-func (p *pacer) take(now int64, unit int) int {
-	debt := max(int64(pacingDebt), 2*p.span(unit)) // a slow source needs longer for one unit
-	p.paid = max(p.paid, now-debt)
-	n := int(float64(now-p.paid) * p.bytesPerSecond / 1e9 / float64(unit))
-	p.paid += p.span(n * unit)
-	return n
-}
-
-// next is when to check again: when a unit is due and a tick has passed.
-func (p *pacer) next(now int64, unit int) int64 {
-	return max(now+int64(pacingTick), p.paid+p.span(unit))
-}
-
-// span is how long this number of bytes takes, in ns.
-func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
-
-// datagrams sends full frames at a constant rate, several at a time where the kernel
-// cuts them: then they cross the fabric as one packet, like TCP's. The network may
-// lose them; a full local queue loses them as well.
-func (b *background) datagrams(ctx context.Context, f backgroundFlow, c net.Conn) error {
-	p := pacer{bytesPerSecond: f.bitsPerSecond / 8, paid: monotonic()}
-	segments := f.segments
-	if segments > 1 && segmentDatagrams(c, udpPayloadBytes) != nil {
-		segments = 1 // before Linux 4.18
-	}
-	payload, unit := make([]byte, segments*udpPayloadBytes), segments*frameBytes
+	payload, unit := make([]byte, segments*payloadBytes), segments*frameBytes
+	p.sentUntil = monotonic()
 	for {
-		for range p.take(monotonic(), unit) {
-			n, err := c.Write(payload)
-			if err != nil && !errors.Is(err, syscall.ENOBUFS) {
+		for periods != nil && monotonic() >= periods.onTill {
+			if err := b.alarms.sleepUntil(ctx, periods.next()); err != nil {
 				return err
 			}
-			b.sent.Add(int64(n))
+			p.sentUntil = monotonic()
+		}
+		for range p.take(monotonic(), unit) {
+			n, err := c.Write(payload)
+			b.plane.count.backgroundOut.Add(int64(n))
+			if err != nil && (!udp || !errors.Is(err, syscall.ENOBUFS)) {
+				return err
+			}
 		}
 		if err := b.alarms.sleepUntil(ctx, p.next(monotonic(), unit)); err != nil {
 			return err
@@ -167,51 +125,52 @@ func (b *background) datagrams(ctx context.Context, f backgroundFlow, c net.Conn
 	}
 }
 
-// bytes sends a TCP stream at a rate, all the time or in periods.
-func (b *background) bytes(ctx context.Context, f backgroundFlow, c net.Conn) error {
-	rate := f.bitsPerSecond / 8 * tcpPayloadBytes / frameBytes
-	var periods *onOff
-	if f.kind == backgroundOnOff {
-		rate *= 2
-		periods = newOnOff(f, b.clock)
+func (b *background) dial(ctx context.Context, f backgroundFlow) (net.Conn, error) {
+	if len(b.cfg.net.addrs) == 0 {
+		return nil, errors.New("this agent has no address to send from")
 	}
-	p := pacer{bytesPerSecond: rate, paid: monotonic()}
-	payload := make([]byte, f.segments*tcpPayloadBytes)
-	for {
-		if periods != nil {
-			waited, err := periods.wait(ctx, b.alarms)
-			if err != nil {
-				return err
-			}
-			if waited {
-				p.paid = monotonic()
-			}
-		}
-		for range p.take(monotonic(), len(payload)) {
-			n, err := c.Write(payload)
-			b.sent.Add(int64(n))
-			if err != nil {
-				return err
-			}
-		}
-		if err := b.alarms.sleepUntil(ctx, p.next(monotonic(), len(payload))); err != nil {
-			return err
-		}
+	from := netip.AddrPortFrom(b.cfg.net.addrs[0], uint16(f.GetSourcePort()))
+	if f.GetKind() != backgroundUDP {
+		return socketOptions{congestion: b.cfg.net.options.congestion, dscp: int(f.GetDscp())}.dial(ctx, from, f.to)
 	}
+	d := net.Dialer{Control: socketOptions{dscp: int(f.GetDscp())}.control, LocalAddr: net.UDPAddrFromAddrPort(from)}
+	return d.DialContext(ctx, "udp4", f.to.String())
 }
 
-// onOff alternates exponential periods of activity and silence. The draws follow
-// from the flow's addresses, so they are the same in every run.
+// pacer computes how many bytes are due at a rate. It forgets what was missed for longer than maxCatchUp and two units.
+type pacer struct {
+	bytesPerSecond float64
+	sentUntil      int64 // monotonic time up to which everything is sent
+}
+
+// take returns how many whole units of this size are due, and counts them as sent.
+func (p *pacer) take(now int64, unit int) int {
+	catchUp := max(int64(maxCatchUp), 2*p.span(unit)) // a slow source needs longer for one unit
+	p.sentUntil = max(p.sentUntil, now-catchUp)
+	n := int(float64(now-p.sentUntil) * p.bytesPerSecond / 1e9 / float64(unit))
+	p.sentUntil += p.span(n * unit)
+	return n
+}
+
+// next is when to check again: when a unit is due and a tick has passed.
+func (p *pacer) next(now int64, unit int) int64 {
+	return max(now+int64(pacingTick), p.sentUntil+p.span(unit))
+}
+
+// span is how long this number of bytes takes, in ns.
+func (p *pacer) span(bytes int) int64 { return int64(float64(bytes) / p.bytesPerSecond * 1e9) }
+
+// onOff alternates exponential periods of activity and silence. The flow's addresses are the seed of their draws.
 type onOff struct {
 	rng    *rand.Rand
-	clock  paperClock
+	scale  float64
 	onTill int64 // monotonic
 }
 
-func newOnOff(f backgroundFlow, clock paperClock) *onOff {
+func newOnOff(f backgroundFlow, scale float64) *onOff {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.sourcePort) // a hash write never fails
-	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), clock: clock, onTill: monotonic()}
+	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.GetSourcePort()) // a hash write never fails
+	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), scale: scale, onTill: monotonic()}
 	if o.rng.Uint64()&1 == 0 { // half of the sources begin with silence
 		o.onTill += o.period()
 	}
@@ -219,18 +178,12 @@ func newOnOff(f backgroundFlow, clock paperClock) *onOff {
 }
 
 func (o *onOff) period() int64 {
-	return int64(o.clock.realSpan(time.Duration(o.rng.ExpFloat64() * float64(onOffMean))))
+	return int64(math.Round(o.rng.ExpFloat64() * float64(onOffMean) * o.scale))
 }
 
-// wait returns at once in an active period, else sleeps through the silence.
-func (o *onOff) wait(ctx context.Context, a *alarms) (waited bool, err error) {
-	for monotonic() >= o.onTill {
-		off := o.onTill + o.period()
-		o.onTill = off + o.period()
-		if err := a.sleepUntil(ctx, off); err != nil {
-			return false, err
-		}
-		waited = true
-	}
-	return waited, nil
+// next is when the silence ends that follows this period of activity.
+func (o *onOff) next() int64 {
+	end := o.onTill + o.period()
+	o.onTill = end + o.period()
+	return end
 }

@@ -34,7 +34,7 @@ func TestBackgroundHoldsItsRateAndIsSwitched(t *testing.T) {
 			if kind == backgroundOnOff {
 				peak *= 2
 			}
-			assert.Less(t, float64(out), peak*(spent+pacingDebt).Seconds()+frameBytes, "never above the rate")
+			assert.Less(t, float64(out), peak*(spent+maxCatchUp).Seconds()+frameBytes, "never above the rate")
 			until(t, "all arrived", func() bool { return sink.status().GetBackgroundBytesIn() == out })
 			assert.Zero(t, sink.status().GetBytesIn(), "not counted as transfers")
 		})
@@ -69,7 +69,7 @@ func TestPacerKeepsTheRateAndForgetsStalls(t *testing.T) {
 	}
 	assert.InDelta(t, 1000, total, 1)
 	burst := p.take(int64(10*time.Second), 1000)
-	assert.LessOrEqual(t, burst, int(pacingDebt/time.Millisecond), "nine seconds of stall are not caught up on")
+	assert.LessOrEqual(t, burst, int(maxCatchUp/time.Millisecond), "nine seconds of stall are not caught up on")
 	assert.Greater(t, p.next(int64(10*time.Second), 1000), int64(10*time.Second))
 	slow := pacer{bytesPerSecond: 100}
 	require.Zero(t, slow.take(int64(time.Second), 1514), "less than a frame is due")

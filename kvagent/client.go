@@ -21,31 +21,28 @@ const (
 	closeTimeout = 5 * time.Second  // for an agent to end a session
 )
 
-// fastBackoff suits agents that will answer within milliseconds.
-var fastBackoff = backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
-
 // Client talks to one agent. It is safe for concurrent use.
 type Client struct {
 	conn  *grpc.ClientConn
 	rpc   control.AgentClient
-	hello *control.HelloResponse
+	hello *control.HelloResponse // the agent's answer when it was dialled
 }
 
-// Dial connects to an agent's control socket, waiting for the agent to come up
-// until ctx is done, and checks that both speak the same protocol.
+// Dial connects to an agent's control socket, waiting for the agent to come up until ctx is done, and checks that
+// both speak the same protocol.
 func Dial(ctx context.Context, socket string) (*Client, error) {
+	// An agent will answer within milliseconds.
+	retry := backoff.Config{BaseDelay: 5 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 100 * time.Millisecond}
 	conn, err := grpc.NewClient("unix:"+socket,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: fastBackoff, MinConnectTimeout: time.Second}),
-		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(), grpc.WithUnaryInterceptor(causes),
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: retry, MinConnectTimeout: time.Second}),
+		grpc.WithNoProxy(), grpc.WithDisableServiceConfig(),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("agent at %s: %w", socket, err)
 	}
 	c := &Client{conn: conn, rpc: control.NewAgentClient(conn)}
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	c.hello, err = c.rpc.Hello(ctx, &control.HelloRequest{Protocol: control.Protocol}, grpc.WaitForReady(true))
+	c.hello, err = call(ctx, callTimeout, c.rpc.Hello, &control.HelloRequest{Protocol: control.Protocol}, grpc.WaitForReady(true))
 	if err == nil && c.hello.GetProtocol() != control.Protocol {
 		err = fmt.Errorf("it speaks protocol %d, this program %d: use the same netkvlab for both", c.hello.GetProtocol(), control.Protocol)
 	}
@@ -55,53 +52,43 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return c, nil
 }
 
-// causes returns the caller's context error where the context has ended, so that errors.Is
-// finds it: gRPC answers with its own status.
-func causes(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	err := invoke(ctx, method, req, reply, conn, opts...)
+// call makes a unary call. The limit is that of a context without a deadline. Where the caller has cancelled the
+// context, call returns the context's error, so that errors.Is finds it: gRPC answers with its own status.
+func call[Request, Reply any](ctx context.Context, limit time.Duration,
+	method func(context.Context, Request, ...grpc.CallOption) (Reply, error), r Request, opts ...grpc.CallOption,
+) (Reply, error) {
+	limited := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	reply, err := method(limited, r, opts...)
 	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
-		return ctx.Err()
+		err = ctx.Err()
 	}
-	return err
-}
-
-// within adds a deadline to a context that has none.
-func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, d)
+	return reply, err
 }
 
 // Close drops the connection; an open session ends with it.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Hello is the agent's answer when it was dialled.
-func (c *Client) Hello() *control.HelloResponse { return c.hello }
-
 // Configure sets role, data plane and engine. It needs no open session.
 func (c *Client) Configure(ctx context.Context, r *control.ConfigureRequest) error {
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	_, err := c.rpc.Configure(ctx, r)
+	_, err := call(ctx, callTimeout, c.rpc.Configure, r)
 	return err
 }
 
-// Warm opens connections until each path has the given number, and returns how many the
-// pool holds.
-// All agents must have been configured before.
+// Warm opens connections until each path has the given number, and returns how many the pool holds. All agents must
+// have been configured before.
 func (c *Client) Warm(ctx context.Context, perPath int) (int, error) {
-	ctx, cancel := within(ctx, warmTimeout)
-	defer cancel()
-	r, err := c.rpc.Warm(ctx, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
+	r, err := call(ctx, warmTimeout, c.rpc.Warm, &control.WarmRequest{ConnectionsPerPath: int32(perPath)})
 	return int(r.GetConnections()), err
 }
 
 // Status reports what is in flight.
 func (c *Client) Status(ctx context.Context) (*control.StatusResponse, error) {
-	ctx, cancel := within(ctx, callTimeout)
-	defer cancel()
-	return c.rpc.Status(ctx, &control.StatusRequest{})
+	return call(ctx, callTimeout, c.rpc.Status, &control.StatusRequest{})
 }
 
 // Session is one trial at one agent.
@@ -116,23 +103,21 @@ type Session struct {
 	send   sync.Mutex
 }
 
-// Session opens a trial whose paper time 0 is at the monotonic time epoch, and
-// returns when the agent has started it. Open the sessions of all agents before
-// the first transfer. It lasts until Close, the end of ctx or of the agent.
+// Session opens a trial whose paper time 0 is at the monotonic time epoch, and returns when the agent has started
+// it. Open the sessions of all agents before the first transfer. It lasts until Close, the end of ctx or of the
+// agent.
 func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 	node := c.hello.GetNode()
 	ctx, cancel := context.WithCancel(ctx)
-	timer := time.AfterFunc(callTimeout, cancel)
-	defer timer.Stop()
-	s := &Session{cancel: cancel, events: make(chan *control.Event, 256), done: make(chan struct{})}
-	var err error
-	if s.stream, err = c.rpc.Session(ctx); err != nil {
+	defer time.AfterFunc(callTimeout, cancel).Stop()
+	stream, err := c.rpc.Session(ctx)
+	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("agent %s: open session: %w", node, err)
 	}
 	// An error of this send is io.EOF; Recv returns the cause.
-	_ = s.stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
-	first, err := s.stream.Recv()
+	_ = stream.Send(&control.Command{Command: &control.Command_Start{Start: &control.Start{EpochNs: epoch}}})
+	first, err := stream.Recv()
 	if err == nil && first.GetStarted() == nil {
 		err = fmt.Errorf("the first event is %T, want started", first.GetEvent())
 	}
@@ -140,6 +125,7 @@ func (c *Client) Session(ctx context.Context, epoch int64) (*Session, error) {
 		cancel()
 		return nil, fmt.Errorf("agent %s: start session: %w", node, err)
 	}
+	s := &Session{stream: stream, cancel: cancel, events: make(chan *control.Event, 256), done: make(chan struct{})}
 	go s.read(ctx)
 	return s, nil
 }
@@ -150,11 +136,10 @@ func (s *Session) read(ctx context.Context) {
 	defer close(s.events)
 	for {
 		e, err := s.stream.Recv()
-		if errors.Is(err, io.EOF) {
-			return
-		}
 		if err != nil {
-			s.err = err
+			if !errors.Is(err, io.EOF) {
+				s.err = err
+			}
 			return
 		}
 		select {
@@ -166,8 +151,8 @@ func (s *Session) read(ctx context.Context) {
 	}
 }
 
-// ErrSessionOver is Send's answer when the agent has ended the session. Events
-// are closed when the last one is read, and then Err says why.
+// ErrSessionOver is Send's answer when the agent has ended the session. Events are closed when the last one is read,
+// and then Err says why.
 var ErrSessionOver = errors.New("the agent has ended the session")
 
 // Send sends a command. After an error the session is over.
@@ -183,13 +168,11 @@ func (s *Session) Send(c *control.Command) error {
 	return nil
 }
 
-// Events are what happened, in order for each request. The channel is closed at
-// the session's end. Read it: an agent that cannot send its events
-// ends the session.
+// Events are what happened, in order for each request. The channel is closed at the session's end. Read it: an agent
+// that cannot send its events ends the session.
 func (s *Session) Events() <-chan *control.Event { return s.events }
 
-// Err says why the session ended: nil before its end, and after a Close that both
-// sides took part in.
+// Err says why the session ended: nil before its end, and after a Close that both sides took part in.
 func (s *Session) Err() error {
 	select {
 	case <-s.done:
@@ -199,15 +182,14 @@ func (s *Session) Err() error {
 	}
 }
 
-// Close ends the trial: the agent aborts what is in progress and is idle when
-// Close returns nil. Events not read yet are dropped.
+// Close ends the trial: the agent aborts what is in progress and is idle when Close returns nil. Events not read yet
+// are dropped.
 func (s *Session) Close() error {
 	defer s.cancel()
 	s.send.Lock()
 	err := s.stream.CloseSend()
 	s.send.Unlock()
-	hurry := time.AfterFunc(closeTimeout, s.cancel)
-	defer hurry.Stop()
+	defer time.AfterFunc(closeTimeout, s.cancel).Stop()
 	for range s.events { // unblocks the reader
 	}
 	<-s.done

@@ -1,6 +1,7 @@
 package kvagent
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"net/netip"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/kvagent/control"
-	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
 const (
@@ -18,20 +18,16 @@ const (
 	maxChunkBytes     = 16 << 20
 	defaultTimeout    = 5 * time.Minute
 	maxDSCP           = 63
+	maxSegments       = 43 // what a packet of 64 KiB holds
 )
 
-// config is a ConfigureRequest that has been checked.
+// config is a ConfigureRequest that has been checked, with its defaults.
 type config struct {
-	role       control.Role
-	node       string
-	scale      float64
+	*control.ConfigureRequest
 	net        networkConfig
 	chunkBytes int
-	integrity  bool
-	pull       bool
 	setup      time.Duration // paper
 	timeout    time.Duration // real
-	engine     *control.EngineConfig
 	background []backgroundFlow
 }
 
@@ -54,39 +50,56 @@ type peer struct {
 }
 
 type backgroundFlow struct {
-	to            netip.AddrPort
-	sourcePort    uint16
-	bitsPerSecond float64
-	kind          string
-	dscp          int
-	segments      int // full frames that leave at a time, 1 or more
+	*control.BackgroundFlow
+	to netip.AddrPort
 }
-
-// maxSegments is what a packet of 64 KiB holds.
-const maxSegments = 43
 
 // badField is an error about one field of a request.
 func badField(field, format string, args ...any) error {
 	return fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...))
 }
 
-func parseConfig(r *control.ConfigureRequest) (*config, error) {
-	c := &config{
-		role: r.GetRole(), node: r.GetNode(), scale: r.GetTimeScale(), engine: r.GetEngine(),
-		integrity: r.GetTransfer().GetIntegrity(), pull: r.GetTransfer().GetPull(),
+// within checks a field's range.
+func within(field string, v, least, most int64) error {
+	switch {
+	case v >= least && v <= most:
+		return nil
+	case most == math.MaxInt64:
+		return badField(field, "%d, want %d or more", v, least)
 	}
-	switch c.role {
+	return badField(field, "%d, want %d to %d", v, least, most)
+}
+
+// positive checks a number that must be finite and above 0.
+func positive(field string, v float64) error {
+	if !(v > 0) || math.IsInf(v, 0) {
+		return badField(field, "%v, want a finite number above 0", v)
+	}
+	return nil
+}
+
+func parseConfig(r *control.ConfigureRequest) (*config, error) {
+	t := r.GetTransfer()
+	c := &config{
+		ConfigureRequest: r, chunkBytes: int(cmp.Or(t.GetChunkBytes(), defaultChunkBytes)),
+		setup: time.Duration(t.GetSetupPaperNs()), timeout: cmp.Or(time.Duration(t.GetTimeoutNs()), defaultTimeout),
+	}
+	switch r.GetRole() {
 	case control.Role_ROLE_PREFILL, control.Role_ROLE_DECODE, control.Role_ROLE_BACKGROUND, control.Role_ROLE_ENDPOINT:
 	default:
-		return nil, badField("role", "%v is none of prefill, decode, background, endpoint", c.role)
+		return nil, badField("role", "%v is none of prefill, decode, background, endpoint", r.GetRole())
 	}
-	if !(c.scale > 0) || math.IsInf(c.scale, 0) {
-		return nil, badField("time_scale", "%v, want a finite number above 0", c.scale)
-	}
-	if err := c.parseTransfer(r.GetTransfer()); err != nil {
+	if err := cmp.Or(
+		positive("time_scale", r.GetTimeScale()),
+		within("transfer.chunk_bytes", int64(c.chunkBytes), minChunkBytes, maxChunkBytes),
+		within("transfer.dscp", int64(t.GetDscp()), 0, maxDSCP),
+		within("transfer.setup_paper_ns", t.GetSetupPaperNs(), 0, math.MaxInt64),
+		within("transfer.timeout_ns", t.GetTimeoutNs(), 0, math.MaxInt64),
+	); err != nil {
 		return nil, err
 	}
-	if err := c.parseNetwork(r); err != nil {
+	var err error
+	if c.net, err = parseNetwork(r); err != nil {
 		return nil, err
 	}
 	for i, f := range r.GetBackground() {
@@ -103,54 +116,29 @@ func parseConfig(r *control.ConfigureRequest) (*config, error) {
 	return c, nil
 }
 
-func (c *config) parseTransfer(t *control.TransferConfig) error {
-	c.chunkBytes = int(t.GetChunkBytes())
-	if c.chunkBytes == 0 {
-		c.chunkBytes = defaultChunkBytes
+func parseNetwork(r *control.ConfigureRequest) (n networkConfig, err error) {
+	t := r.GetTransfer()
+	n = networkConfig{
+		options: socketOptions{congestion: t.GetCongestionControl(), dscp: int(t.GetDscp())}, fresh: t.GetFresh(),
+		udpSink: r.GetRole() == control.Role_ROLE_BACKGROUND, peers: make(map[string]*peer, len(r.GetPeers())),
 	}
-	if c.chunkBytes < minChunkBytes || c.chunkBytes > maxChunkBytes {
-		return badField("transfer.chunk_bytes", "%d, want %d to %d", c.chunkBytes, minChunkBytes, maxChunkBytes)
+	if n.addrs, err = parseAddrs("addresses", r.GetAddresses()); err != nil {
+		return n, err
 	}
-	if d := t.GetDscp(); d < 0 || d > maxDSCP {
-		return badField("transfer.dscp", "%d, want 0 to %d", d, maxDSCP)
+	if n.port, err = parsePort("data_port", r.GetDataPort()); err != nil {
+		return n, err
 	}
-	c.net.options = socketOptions{congestion: t.GetCongestionControl(), dscp: int(t.GetDscp())}
-	c.net.fresh = t.GetFresh()
-	c.setup = time.Duration(t.GetSetupPaperNs())
-	if c.setup < 0 {
-		return badField("transfer.setup_paper_ns", "%d, want 0 or more", t.GetSetupPaperNs())
-	}
-	c.timeout = time.Duration(t.GetTimeoutNs())
-	if c.timeout == 0 {
-		c.timeout = defaultTimeout
-	}
-	if c.timeout < 0 {
-		return badField("transfer.timeout_ns", "%d, want 0 or more", t.GetTimeoutNs())
-	}
-	return nil
-}
-
-func (c *config) parseNetwork(r *control.ConfigureRequest) error {
-	var err error
-	if c.net.addrs, err = parseAddrs("addresses", r.GetAddresses()); err != nil {
-		return err
-	}
-	if c.net.port, err = parsePort("data_port", r.GetDataPort()); err != nil {
-		return err
-	}
-	c.net.udpSink = c.role == control.Role_ROLE_BACKGROUND
-	c.net.peers = make(map[string]*peer, len(r.GetPeers()))
 	for i, p := range r.GetPeers() {
-		parsed, err := parsePeer(p, len(c.net.addrs))
+		parsed, err := parsePeer(p, len(n.addrs))
 		if err != nil {
-			return fmt.Errorf("peers[%d].%w", i, err)
+			return n, fmt.Errorf("peers[%d].%w", i, err)
 		}
-		if c.net.peers[parsed.node] != nil {
-			return badField(fmt.Sprintf("peers[%d].node", i), "%q is listed twice", parsed.node)
+		if n.peers[parsed.node] != nil {
+			return n, badField(fmt.Sprintf("peers[%d].node", i), "%q is listed twice", parsed.node)
 		}
-		c.net.peers[parsed.node] = parsed
+		n.peers[parsed.node] = parsed
 	}
-	return nil
+	return n, nil
 }
 
 func parsePeer(p *control.Peer, nics int) (*peer, error) {
@@ -187,83 +175,41 @@ func parsePeer(p *control.Peer, nics int) (*peer, error) {
 func parseAddrs(field string, in []string) ([]netip.Addr, error) {
 	out := make([]netip.Addr, len(in))
 	for i, s := range in {
-		a, err := netip.ParseAddr(s)
-		if err != nil || !a.Is4() {
-			return nil, badField(fmt.Sprintf("%s[%d]", field, i), "%q is not an IPv4 address", s)
+		var err error
+		if out[i], err = parseAddr(fmt.Sprintf("%s[%d]", field, i), s); err != nil {
+			return nil, err
 		}
-		out[i] = a
 	}
 	return out, nil
 }
 
-func parsePort(field string, p uint32) (uint16, error) {
-	if p == 0 || p > math.MaxUint16 {
-		return 0, badField(field, "%d, want 1 to %d", p, math.MaxUint16)
+func parseAddr(field, s string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(s)
+	if err != nil || !a.Is4() {
+		return a, badField(field, "%q is not an IPv4 address", s)
 	}
-	return uint16(p), nil
+	return a, nil
 }
 
-func parseBackground(f *control.BackgroundFlow) (backgroundFlow, error) {
-	var out backgroundFlow
-	addr, err := netip.ParseAddr(f.GetPeerAddress())
-	if err != nil || !addr.Is4() {
-		return out, badField("peer_address", "%q is not an IPv4 address", f.GetPeerAddress())
-	}
-	port, err := parsePort("peer_port", f.GetPeerPort())
+func parsePort(field string, p uint32) (uint16, error) {
+	return uint16(p), within(field, int64(p), 1, math.MaxUint16)
+}
+
+func parseBackground(f *control.BackgroundFlow) (out backgroundFlow, err error) {
+	addr, err := parseAddr("peer_address", f.GetPeerAddress())
 	if err != nil {
 		return out, err
 	}
-	if f.GetSourcePort() > math.MaxUint16 {
-		return out, badField("source_port", "%d, want 0 to %d", f.GetSourcePort(), math.MaxUint16)
-	}
-	if b := f.GetBitsPerSecond(); !(b > 0) || math.IsInf(b, 0) {
-		return out, badField("bits_per_second", "%v, want a finite number above 0", b)
+	port, err := parsePort("peer_port", f.GetPeerPort())
+	if err = cmp.Or(err,
+		within("source_port", int64(f.GetSourcePort()), 0, math.MaxUint16),
+		positive("bits_per_second", f.GetBitsPerSecond()),
+	); err != nil {
+		return out, err
 	}
 	if kinds := []string{backgroundUDP, backgroundTCP, backgroundOnOff}; !slices.Contains(kinds, f.GetKind()) {
 		return out, badField("kind", "%q is none of %s", f.GetKind(), strings.Join(kinds, ", "))
 	}
-	if d := f.GetDscp(); d < 0 || d > maxDSCP {
-		return out, badField("dscp", "%d, want 0 to %d", d, maxDSCP)
-	}
-	if n := f.GetSegments(); n < 0 || n > maxSegments {
-		return out, badField("segments", "%d, want 0 to %d", n, maxSegments)
-	}
-	return backgroundFlow{
-		segments: max(1, int(f.GetSegments())),
-		to:       netip.AddrPortFrom(addr, port), sourcePort: uint16(f.GetSourcePort()),
-		bitsPerSecond: f.GetBitsPerSecond(), kind: f.GetKind(), dscp: int(f.GetDscp()),
-	}, nil
-}
-
-// sameNetwork reports whether connections made for one may serve the other.
-func (n *networkConfig) sameNetwork(o *networkConfig) bool {
-	if n.port != o.port || n.options != o.options || n.fresh != o.fresh || n.udpSink != o.udpSink ||
-		!slices.Equal(n.addrs, o.addrs) || len(n.peers) != len(o.peers) {
-		return false
-	}
-	for name, p := range n.peers {
-		q := o.peers[name]
-		if q == nil || p.port != q.port || !slices.Equal(p.addrs, q.addrs) || !samePaths(p.paths, q.paths) {
-			return false
-		}
-	}
-	return true
-}
-
-func samePaths(a, b [][][]uint16) bool {
-	return slices.EqualFunc(a, b, func(x, y [][]uint16) bool {
-		return slices.EqualFunc(x, y, slices.Equal[[]uint16])
-	})
-}
-
-// engineModel converts the wire's engine description.
-func engineModel(e *control.EngineConfig) engine.Model {
-	return engine.Model{
-		PrefillBase:              time.Duration(e.GetPrefillBasePaperNs()),
-		PrefillPerTokenNs:        e.GetPrefillPerTokenPaperNs(),
-		PrefillPerTokenSquaredNs: e.GetPrefillPerTokenSquaredPaperNs(),
-		DecodeBase:               time.Duration(e.GetDecodeBasePaperNs()),
-		DecodePerSequence:        time.Duration(e.GetDecodePerSequencePaperNs()),
-		DecodePerContextTokenNs:  e.GetDecodePerContextTokenPaperNs(),
-	}
+	return backgroundFlow{f, netip.AddrPortFrom(addr, port)},
+		cmp.Or(within("dscp", int64(f.GetDscp()), 0, maxDSCP), within("segments", int64(f.GetSegments()), 0, maxSegments))
 }

@@ -5,21 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
 
-// PortsExhausted begins the reason of a transfer that found every source port of a
-// path in use: a limit of the path table, not of the network.
+// PortsExhausted begins the reason of a transfer that found every source port of a path in use: a limit of the path
+// table, not of the network.
 const PortsExhausted = "no source port left"
 
-// pool keeps the outgoing connections. A connection belongs to a source port
-// of one NIC to one peer, and thereby to a path; it is idle or lent to one
-// stream. It is safe for concurrent use.
+// pool keeps the outgoing connections. A connection belongs to a source port of one NIC to one peer, and thereby to
+// a path; it is idle or lent to one stream. It is safe for concurrent use.
 //
-// A port is registered before it is dialled, so no two streams use
-// the same one, and the peer may accept before the dial returns.
+// A port is registered before it is dialled, so no two streams use the same one, and the peer may accept before the
+// dial returns.
 type pool struct {
 	net     *networkConfig
 	readers sync.WaitGroup
@@ -42,21 +42,25 @@ type portKey struct {
 	port uint16
 }
 
+// want is a stream's request for a connection.
+type want struct {
+	peer      *peer
+	nic, path uint32
+	port      uint16 // 0: any of the path
+}
+
+func (w want) pathKey() pathKey { return pathKey{w.peer.node, w.nic, w.path} }
+func (w want) portKey() portKey { return portKey{w.peer.node, w.nic, w.port} }
+
 // slot is a source port in use: being dialled, lent or idle.
 type slot struct {
-	key  portKey
-	path pathKey
-	link *link // nil while dialling
-	// waiters need exactly this port and are served in order.
-	waiters []chan struct{}
+	want          // with a port
+	link    *link // nil while dialling
 	idle    bool
+	waiters []chan struct{} // need exactly this port and are served in order
 }
 
 var errPoolClosed = errors.New("the agent is closing its connections")
-
-func newPool(n *networkConfig) *pool {
-	return &pool{net: n, ports: map[portKey]*slot{}, idle: map[pathKey][]*slot{}, next: map[pathKey]int{}}
-}
 
 // close ends all connections and joins their readers.
 func (p *pool) close() {
@@ -66,37 +70,26 @@ func (p *pool) close() {
 		if s.link != nil {
 			s.link.close(errClosedHere)
 		}
-		s.lockedWakeAll()
+		s.lockedWake(len(s.waiters))
 	}
 	p.mu.Unlock()
 	p.readers.Wait()
 }
 
-func (p *pool) size() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.ports)
-}
+func (p *pool) size() int { return size(&p.mu, p.ports) }
 
-// want is a stream's request for a connection.
-type want struct {
-	peer      *peer
-	nic, path uint32
-	port      uint16 // 0: any of the path
-}
-
-// acquire lends a connection. With port 0 it takes an idle one of the path or
-// dials from the path's next free port. It is an error if none is free: otherwise the
-// pool's size would count as transfer time. For a given port it waits.
+// acquire lends a connection. With port 0 it takes an idle one of the path or dials from the path's next free port.
+// It is an error if none is free: otherwise the pool's size would count as transfer time. For a given port it waits.
 func (p *pool) acquire(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(p.net.addrs) || int(w.nic) >= len(w.peer.addrs) {
-		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d", w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
+		return nil, fmt.Errorf("nic %d to %s: this agent has %d addresses, the peer %d",
+			w.nic, w.peer.node, len(p.net.addrs), len(w.peer.addrs))
 	}
 	if w.port != 0 {
 		return p.acquirePort(ctx, w)
 	}
 	if !p.net.fresh {
-		if s := p.takeIdle(pathKey{w.peer.node, w.nic, w.path}); s != nil {
+		if s := p.takeIdle(w.pathKey()); s != nil {
 			return s, nil
 		}
 	}
@@ -109,7 +102,7 @@ func (p *pool) takeIdle(k pathKey) *slot {
 	for n := len(p.idle[k]); n > 0; n-- {
 		s := p.idle[k][n-1]
 		p.lockedUnidle(s)
-		if s.link.alive() {
+		if s.link.closed() == nil {
 			return s
 		}
 	}
@@ -119,17 +112,13 @@ func (p *pool) takeIdle(k pathKey) *slot {
 // lockedUnidle takes a slot out of the idle stack of its path.
 func (p *pool) lockedUnidle(s *slot) {
 	s.idle = false
-	stack := p.idle[s.path]
-	for i := len(stack) - 1; i >= 0; i-- {
-		if stack[i] == s {
-			p.idle[s.path] = append(stack[:i], stack[i+1:]...)
-			return
-		}
+	path := s.pathKey()
+	if i := slices.Index(p.idle[path], s); i >= 0 {
+		p.idle[path] = slices.Delete(p.idle[path], i, i+1)
 	}
 }
 
-// grow dials from the path's next free port. It skips a port that a program other than
-// this agent holds.
+// grow dials from the path's next free port. It skips a port that a program other than this agent holds.
 func (p *pool) grow(ctx context.Context, w want) (*slot, error) {
 	if int(w.nic) >= len(w.peer.paths) || int(w.path) >= len(w.peer.paths[w.nic]) {
 		return nil, fmt.Errorf("nic %d path %d to %s is not in the path table", w.nic, w.path, w.peer.node)
@@ -144,7 +133,7 @@ func (p *pool) grow(ctx context.Context, w want) (*slot, error) {
 		if s == nil {
 			break
 		}
-		if last = p.dial(ctx, s, w); last == nil {
+		if last = p.dial(ctx, s); last == nil {
 			return s, nil
 		}
 		if !portTaken(last) {
@@ -165,114 +154,103 @@ func (p *pool) registerNext(w want, ports []uint16) (*slot, error) {
 	if p.closed {
 		return nil, errPoolClosed
 	}
-	path := pathKey{w.peer.node, w.nic, w.path}
+	path := w.pathKey()
 	for i := range ports {
 		n := (p.next[path] + i) % len(ports)
-		key := portKey{w.peer.node, w.nic, ports[n]}
-		if p.ports[key] == nil {
+		w.port = ports[n]
+		if p.ports[w.portKey()] == nil {
 			p.next[path] = n + 1
-			s := &slot{key: key, path: path}
-			p.ports[key] = s
-			return s, nil
+			return p.lockedRegister(w), nil
 		}
 	}
 	return nil, nil
 }
 
-// acquirePort lends the connection of one source port. It dials if there is
-// none, and waits its turn if the connection is busy.
+func (p *pool) lockedRegister(w want) *slot {
+	s := &slot{want: w}
+	p.ports[w.portKey()] = s
+	return s
+}
+
+// acquirePort lends the connection of one source port: it dials if there is none, and waits if it is busy.
 func (p *pool) acquirePort(ctx context.Context, w want) (*slot, error) {
-	key := portKey{w.peer.node, w.nic, w.port}
 	for {
-		s, turn, err := p.claimPort(key, w)
+		s, turn, err := p.claimPort(w)
 		if err != nil {
 			return nil, err
 		}
-		if turn == nil {
-			if s.link != nil {
-				return s, nil
-			}
-			if err := p.dial(ctx, s, w); err != nil {
+		if turn == nil && s.link == nil {
+			if err := p.dial(ctx, s); err != nil {
 				return nil, err
 			}
+		}
+		if turn == nil {
 			return s, nil
 		}
 		select {
 		case <-turn:
 		case <-ctx.Done():
-			p.giveUp(key, turn)
+			p.stopWaiting(w, turn)
 			return nil, context.Cause(ctx)
 		}
 	}
 }
 
-// claimPort returns the slot (idle before, or new and to be dialled) or the
-// channel that is closed when the caller should try again.
-func (p *pool) claimPort(key portKey, w want) (*slot, chan struct{}, error) {
+// claimPort returns the slot, idle or still to be dialled, or a channel: when that is closed, try again.
+func (p *pool) claimPort(w want) (*slot, chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, nil, errPoolClosed
 	}
-	s := p.ports[key]
+	s := p.ports[w.portKey()]
 	switch {
 	case s == nil:
-		s = &slot{key: key, path: pathKey{w.peer.node, w.nic, w.path}}
-		p.ports[key] = s
-		return s, nil, nil
+		return p.lockedRegister(w), nil, nil
 	case s.idle:
 		p.lockedUnidle(s)
 		return s, nil, nil
-	default:
-		turn := make(chan struct{})
-		s.waiters = append(s.waiters, turn)
-		return nil, turn, nil
 	}
+	turn := make(chan struct{})
+	s.waiters = append(s.waiters, turn)
+	return nil, turn, nil
 }
 
-// giveUp leaves the queue of a port. If its turn came meanwhile, the next one gets it.
-func (p *pool) giveUp(key portKey, turn chan struct{}) {
+// stopWaiting leaves the queue of a port. If its turn came meanwhile, the next one gets it.
+func (p *pool) stopWaiting(w want, turn chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := p.ports[key]
+	s := p.ports[w.portKey()]
 	if s == nil {
 		return
 	}
-	for i, t := range s.waiters {
-		if t == turn {
-			s.waiters = append(s.waiters[:i], s.waiters[i+1:]...)
-			return
-		}
-	}
-	if s.idle {
-		s.lockedWakeNext()
+	if i := slices.Index(s.waiters, turn); i >= 0 {
+		s.waiters = slices.Delete(s.waiters, i, i+1)
+	} else if s.idle {
+		s.lockedWake(1)
 	}
 }
 
-func (s *slot) lockedWakeNext() {
-	if len(s.waiters) > 0 {
+// lockedWake tells the first waiters, at most this number, to try again.
+func (s *slot) lockedWake(most int) {
+	for range min(most, len(s.waiters)) {
 		close(s.waiters[0])
 		s.waiters = s.waiters[1:]
 	}
 }
 
-func (s *slot) lockedWakeAll() {
-	for _, t := range s.waiters {
-		close(t)
-	}
-	s.waiters = nil
-}
-
 // dial connects a registered slot; on failure the slot is gone.
-func (p *pool) dial(ctx context.Context, s *slot, w want) error {
-	from := netip.AddrPortFrom(p.net.addrs[w.nic], s.key.port)
-	to := netip.AddrPortFrom(w.peer.addrs[w.nic], w.peer.port)
-	c, err := p.net.options.dial(ctx, from, to)
-	if err != nil {
-		p.forget(s)
-		return fmt.Errorf("peer %s: %w", w.peer.node, err)
+func (p *pool) dial(ctx context.Context, s *slot) error {
+	l := &link{
+		from: netip.AddrPortFrom(p.net.addrs[s.nic], s.port), to: netip.AddrPortFrom(s.peer.addrs[s.nic], s.peer.port),
+		back: make(chan frame, 2), // one ack and one read frame: more would break the protocol
+		dead: make(chan struct{}),
 	}
-	l := newLink(c, w.peer.node, from, to)
+	var err error
+	if l.conn, err = p.net.options.dial(ctx, l.from, l.to); err != nil {
+		p.forget(s)
+		return fmt.Errorf("peer %s: %w", s.peer.node, err)
+	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -296,30 +274,30 @@ func (p *pool) forget(s *slot) {
 	if s.idle {
 		p.lockedUnidle(s)
 	}
-	if p.ports[s.key] == s {
-		delete(p.ports, s.key)
+	if p.ports[s.portKey()] == s {
+		delete(p.ports, s.portKey())
 	}
-	s.lockedWakeAll()
+	s.lockedWake(len(s.waiters))
 }
 
 // release takes a connection back. One that is not clean is closed.
 func (p *pool) release(s *slot, dirty error) {
-	if dirty != nil || p.net.fresh {
-		if dirty == nil {
-			dirty = errClosedHere
-		}
+	if dirty == nil && p.net.fresh {
+		dirty = errClosedHere
+	}
+	if dirty != nil {
 		s.link.close(dirty)
 		p.forget(s)
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ports[s.key] != s { // it died in this instant
+	if p.ports[s.portKey()] != s { // the connection ended at this moment
 		return
 	}
 	s.idle = true
-	p.idle[s.path] = append(p.idle[s.path], s)
-	s.lockedWakeNext()
+	p.idle[s.pathKey()] = append(p.idle[s.pathKey()], s)
+	s.lockedWake(1)
 }
 
 // warm opens connections until each path of each peer has n, and uses every one once.
@@ -340,17 +318,14 @@ func (p *pool) warm(ctx context.Context, n int) (int, error) {
 	return p.size(), nil
 }
 
-// warmPath lends n different connections of a path at the same time
-// and sends a small frame over each.
-func (p *pool) warmPath(ctx context.Context, w want, n int) error {
+// warmPath lends n different connections of a path at the same time and sends a small frame over each.
+func (p *pool) warmPath(ctx context.Context, w want, n int) (err error) {
 	var lent []*slot
-	var err error
-	for range n {
+	for len(lent) < n && err == nil {
 		var s *slot
-		if s, err = p.acquire(ctx, w); err != nil {
-			break
+		if s, err = p.acquire(ctx, w); err == nil {
+			lent = append(lent, s)
 		}
-		lent = append(lent, s)
 	}
 	for _, s := range lent {
 		if err != nil {
@@ -369,7 +344,7 @@ func (p *pool) warmPath(ctx context.Context, w want, n int) error {
 // probe sends a warm frame and waits for its answer.
 func (l *link) probe(ctx context.Context) error {
 	f := frame{kind: kindWarm}
-	if err := l.writeFrame(&f, nil); err != nil {
+	if err := f.write(l.conn, nil); err != nil {
 		return err
 	}
 	_, err := l.await(kindAck, &f, ctx.Done())

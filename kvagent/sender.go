@@ -1,6 +1,7 @@
 package kvagent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,21 +13,14 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/engine"
 )
 
-// sender runs the outgoing transfers of one session. Methods are safe for
-// concurrent use; close joins everything it started.
+// sender runs the outgoing transfers of one session. Methods are safe for concurrent use; close joins everything.
 type sender struct {
-	cfg    *config
-	clock  paperClock
-	alarms *alarms
-	pool   *pool
-	emit   func(*control.Event)
-	tally  *counters
-	chunk  []byte // the shared payload: written again and again, it stays in the CPU's cache
+	*trial
+	chunk []byte // the shared payload: written again and again, it stays in the CPU's cache
 
 	mu     sync.Mutex
 	active map[transferKey]context.CancelCauseFunc
 	wg     sync.WaitGroup
-	ctx    context.Context // the session's
 }
 
 // errDropped ends a transfer without a further event.
@@ -46,14 +40,18 @@ type outbound struct {
 
 // start begins a transfer; its end, of any kind, is an event.
 func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
+	if err := s.begin(now, k, t); err != nil {
+		s.out.put(k.failure(s.clock.now(), "protocol", err, 0))
+	}
+}
+
+func (s *sender) begin(now time.Duration, k transferKey, t *control.Transfer) error {
 	p := s.cfg.net.peers[t.GetPeer()]
 	if p == nil {
-		s.fail(k, "protocol", fmt.Errorf("peer %q is not among the configured peers", t.GetPeer()), 0)
-		return
+		return fmt.Errorf("peer %q is not among the configured peers", t.GetPeer())
 	}
 	if err := checkStreams(t); err != nil {
-		s.fail(k, "protocol", err, 0)
-		return
+		return err
 	}
 	o := &outbound{key: k, peer: p, specs: t.GetStreams(), plan: releaseOf(t), payload: now + s.cfg.setup}
 	o.reports = make([]*control.StreamReport, len(o.specs))
@@ -61,8 +59,7 @@ func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.active[k] != nil {
-		s.fail(k, "protocol", errors.New("the transfer is already under way"), 0)
-		return
+		return errors.New("the transfer is already under way")
 	}
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.active[k] = cancel
@@ -70,6 +67,7 @@ func (s *sender) start(now time.Duration, k transferKey, t *control.Transfer) {
 		defer cancel(nil)
 		s.run(ctx, cancel, o)
 	})
+	return nil
 }
 
 // checkStreams refuses streams that cannot be sent.
@@ -88,25 +86,23 @@ func checkStreams(t *control.Transfer) error {
 // releaseOf is the schedule by which a transfer's payload becomes available.
 func releaseOf(t *control.Transfer) engine.Release {
 	return engine.Release{
-		Pieces: int64(t.GetPieces()),
-		From:   time.Duration(t.GetReleaseFromPaperNs()),
-		To:     time.Duration(t.GetReleaseToPaperNs()),
+		Pieces: int64(t.GetPieces()), From: time.Duration(t.GetReleaseFromPaperNs()), To: time.Duration(t.GetReleaseToPaperNs()),
 	}
 }
 
-// deadline is when a transfer with this release schedule times out, monotonic.
-func (c *config) deadline(clock paperClock, r engine.Release) int64 {
-	from := monotonic()
-	if r.Pieces > 0 {
-		from = max(from, clock.real(r.To))
+// timeout is how long a transfer with this release schedule may take from now on.
+func (t *trial) timeout(r engine.Release) time.Duration {
+	if r.Pieces <= 0 {
+		return t.cfg.timeout
 	}
-	return from + int64(c.timeout)
+	return t.cfg.timeout + max(0, time.Duration(t.clock.real(r.To)-monotonic()))
 }
 
 func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
-	at := s.cfg.deadline(s.clock, o.plan)
-	timer := time.AfterFunc(time.Duration(at-monotonic()), func() { cancel(s.timeoutError(o)) })
-	defer timer.Stop()
+	defer time.AfterFunc(s.timeout(o.plan), func() {
+		cancel(fmt.Errorf("peer %s: not done within %v: %d of %d bytes written",
+			o.peer.node, s.cfg.timeout, o.done.Load(), totalBytes(o.specs)))
+	}).Stop()
 	s.moveAll(ctx, cancel, o)
 	cause := context.Cause(ctx)
 	s.mu.Lock()
@@ -114,19 +110,17 @@ func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *out
 	s.mu.Unlock()
 	switch {
 	case cause == nil:
-		s.emit(&control.Event{
-			Request: o.key.request, Attempt: o.key.attempt, AtPaperNs: int64(s.clock.now()),
-			Event: &control.Event_TransferSent{TransferSent: &control.TransferSent{Streams: o.reports, StartPaperNs: o.started.Load()}},
-		})
+		e := o.key.event(s.clock.now())
+		e.Event = &control.Event_TransferSent{TransferSent: &control.TransferSent{Streams: o.reports, StartPaperNs: o.started.Load()}}
+		s.out.put(e)
 	case !errors.Is(cause, errDropped):
-		s.fail(o.key, "transfer", cause, o.done.Load())
+		s.out.put(o.key.failure(s.clock.now(), "transfer", cause, o.done.Load()))
 	}
 }
 
-// moveAll lends the connections, then runs the streams. All of a transfer's streams
-// hold theirs before the first begins, so they are different ones. The exception is a
-// stream that names a port: it waits for the port by itself, and the others do not wait
-// for it. Otherwise two transfers that each held one port and needed the other's would
+// moveAll lends the connections, then runs the streams. All of a transfer's streams hold theirs before the first
+// begins, so they are different ones. The exception is a stream that names a port: it waits for the port by itself,
+// and the others do not wait for it. Otherwise two transfers that each held one port and needed the other's would
 // wait for ever.
 func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {
 	slots := make([]*slot, len(o.specs))
@@ -143,7 +137,8 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 	}
 	lend := func(i int) (err error) {
 		spec := o.specs[i]
-		slots[i], err = s.pool.acquire(ctx, want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())})
+		w := want{peer: o.peer, nic: spec.GetNic(), path: spec.GetPath(), port: uint16(spec.GetSourcePort())}
+		slots[i], err = s.plane.pool.acquire(ctx, w)
 		return err
 	}
 	each(func(i int) error {
@@ -155,7 +150,7 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 	if ctx.Err() != nil { // nothing has been written
 		for _, slot := range slots {
 			if slot != nil {
-				s.pool.release(slot, nil)
+				s.plane.pool.release(slot, nil)
 			}
 		}
 		return
@@ -166,182 +161,151 @@ func (s *sender) moveAll(ctx context.Context, cancel context.CancelCauseFunc, o 
 				return err
 			}
 		}
-		return s.stream(ctx, o, uint32(i), slots[i])
+		return s.stream(ctx, o, i, slots[i])
 	})
 }
 
-func (s *sender) timeoutError(o *outbound) error {
-	return fmt.Errorf("peer %s: not done within %v: %d of %d bytes written", o.peer.node, s.cfg.timeout, o.done.Load(), o.total())
-}
-
-func (o *outbound) total() int64 { return totalBytes(o.specs) }
-
-func totalBytes(specs []*control.StreamSpec) int64 {
-	var total int64
+func totalBytes(specs []*control.StreamSpec) (total int64) {
 	for _, sp := range specs {
 		total += sp.GetBytes()
 	}
 	return total
 }
 
-func (s *sender) fail(k transferKey, stage string, err error, bytes int64) {
-	s.emit(failure(k, s.clock.now(), stage, err, bytes))
-}
-
-// failure is a Failed event.
-func failure(k transferKey, at time.Duration, stage string, err error, bytes int64) *control.Event {
-	return &control.Event{
-		Request: k.request, Attempt: k.attempt, AtPaperNs: int64(at),
-		Event: &control.Event_Failed{Failed: &control.Failed{Stage: stage, Reason: err.Error(), Bytes: bytes}},
-	}
-}
-
 // stream moves one stream of a transfer over a lent connection and returns the connection.
-func (s *sender) stream(ctx context.Context, o *outbound, i uint32, slot *slot) error {
+func (s *sender) stream(ctx context.Context, o *outbound, i int, slot *slot) error {
 	// A write into a full window is ended by closing the connection.
 	stop := context.AfterFunc(ctx, func() { slot.link.close(context.Cause(ctx)) })
-	rep, err := s.move(ctx, o, i, slot.link)
+	w := outStream{sender: s, outbound: o, link: slot.link, spec: o.specs[i], frame: frame{
+		kind: kindData, request: o.key.request, attempt: o.key.attempt, stream: uint32(i),
+		bytes: o.specs[i].GetBytes(), epoch: s.clock.epoch,
+	}}
+	var err error
+	o.reports[i], err = w.move(ctx)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w",
-			o.peer.node, slot.link.to, slot.key.port, i, o.done.Load(), o.total(), slot.link.explain(err))
-		s.pool.release(slot, err)
-		return err
+		err = fmt.Errorf("peer %s (%s from port %d): stream %d, with %d of the transfer's %d bytes written: %w", o.peer.node,
+			slot.link.to, slot.port, i, o.done.Load(), totalBytes(o.specs), cmp.Or(slot.link.closed(), err))
 	}
-	s.pool.release(slot, nil)
-	o.reports[i] = rep
-	return nil
+	s.plane.pool.release(slot, err)
+	return err
 }
 
-// move writes a stream and waits until the receiver has it all.
-func (s *sender) move(ctx context.Context, o *outbound, i uint32, l *link) (*control.StreamReport, error) {
-	before, err := readTCPStats(l.conn.raw)
-	if err != nil {
-		return nil, err
-	}
-	f := frame{kind: kindData, request: o.key.request, attempt: o.key.attempt, stream: i, bytes: o.specs[i].GetBytes(), epoch: s.clock.epoch}
-	if s.cfg.integrity {
-		f.flags |= flagIntegrity
-	}
-	f.trailer = f.wantTrailer()
-	first, err := s.write(ctx, o, &f, l)
-	if err != nil {
-		return nil, err
-	}
-	ack, err := l.await(kindAck, &f, ctx.Done())
-	if err != nil {
-		return nil, err
-	}
-	if ack.bytes != f.bytes {
-		return nil, fmt.Errorf("the receiver acknowledged %d bytes", ack.bytes)
-	}
-	last := s.clock.now()
-	after, err := readTCPStats(l.conn.raw)
-	if err != nil { // it broke after the acknowledgement: the stream is complete
-		after = before
-	}
-	s.tally.busy.Add(int64(after.busy - before.busy))
-	s.tally.limited.Add(int64(after.limited - before.limited))
-	return &control.StreamReport{
-		SourcePort: uint32(l.from.Port()), Nic: o.specs[i].GetNic(), Path: o.specs[i].GetPath(), Bytes: f.bytes,
-		FirstPaperNs: int64(first), LastPaperNs: int64(last),
-		Retransmits: after.retransmits - before.retransmits, DeliveryRate: int64(after.deliveryRate), MinRttUs: int64(after.minRTT),
-	}, nil
-}
-
-// explain returns the reason why the connection was closed, if there is one, else the
-// error of the write.
-func (l *link) explain(err error) error {
-	select {
-	case <-l.dead:
-		return l.cause
-	default:
-		return err
-	}
-}
-
-// write sends header, payload and trailer and returns when the payload began.
-// In pull mode the header goes at once as an offer and the payload waits for the
-// receiver's read; either way it waits for the set-up time and for its release.
-func (s *sender) write(ctx context.Context, o *outbound, f *frame, l *link) (time.Duration, error) {
-	o.started.CompareAndSwap(0, int64(max(s.clock.now(), 1))) // hand-shake and set-up count as part of the transfer
-	if s.cfg.pull {
-		f.flags |= flagPull
-		if err := l.writeFrame(f, nil); err != nil {
-			return 0, err
-		}
-		if _, err := l.await(kindRead, f, ctx.Done()); err != nil {
-			return 0, err
-		}
-	}
-	if err := s.alarms.sleepUntil(ctx, s.clock.real(o.payload)); err != nil {
-		return 0, err
-	}
-	w := payloadWriter{s: s, o: o, l: l, f: f, header: !s.cfg.pull}
-	if s.cfg.integrity {
-		w.check = newChecked(f)
-		w.buffer = make([]byte, s.cfg.chunkBytes)
-	}
-	first := s.clock.now()
-	for w.written < f.bytes {
-		ready, next := o.plan.Ready(f.bytes, s.clock.now())
-		if ready == w.written {
-			if err := s.alarms.sleepUntil(ctx, s.clock.real(next)); err != nil {
-				return first, err
-			}
-			continue
-		}
-		if err := w.upTo(ready); err != nil {
-			return first, err
-		}
-	}
-	return first, w.finish()
-}
-
-// payloadWriter is the inner loop of a stream.
-type payloadWriter struct {
-	s       *sender
-	o       *outbound
-	l       *link
-	f       *frame
+// outStream is one stream of an outbound transfer.
+type outStream struct {
+	*sender
+	*outbound
+	link    *link
+	spec    *control.StreamSpec
+	frame   frame
 	header  bool // still to be written, in front of the first piece
 	written int64
 	buffer  []byte // integrity mode: its own
 	check   checked
 }
 
-// upTo writes until this number of the stream's bytes is sent.
-func (w *payloadWriter) upTo(limit int64) error {
+// move writes the stream and waits until the receiver has it all.
+func (w *outStream) move(ctx context.Context) (*control.StreamReport, error) {
+	before, err := readTCPStats(w.link.conn.raw)
+	if err != nil {
+		return nil, err
+	}
+	if w.cfg.GetTransfer().GetIntegrity() {
+		w.frame.flags |= flagIntegrity
+	}
+	w.frame.trailer = w.frame.wantTrailer()
+	first, err := w.write(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ack, err := w.link.await(kindAck, &w.frame, ctx.Done())
+	if err != nil {
+		return nil, err
+	}
+	if ack.bytes != w.frame.bytes {
+		return nil, fmt.Errorf("the receiver acknowledged %d bytes", ack.bytes)
+	}
+	last := w.clock.now()
+	after, err := readTCPStats(w.link.conn.raw)
+	if err != nil { // it broke after the acknowledgement: the stream is complete
+		after = before
+	}
+	w.plane.count.busy.Add(int64(after.busy - before.busy))
+	w.plane.count.limited.Add(int64(after.limited - before.limited))
+	return &control.StreamReport{
+		SourcePort: uint32(w.link.from.Port()), Nic: w.spec.GetNic(), Path: w.spec.GetPath(), Bytes: w.frame.bytes,
+		FirstPaperNs: int64(first), LastPaperNs: int64(last),
+		Retransmits: after.retransmits - before.retransmits, DeliveryRate: int64(after.deliveryRate), MinRttUs: int64(after.minRTT),
+	}, nil
+}
+
+// write sends header, payload and trailer and returns when the payload began. In pull mode the header goes at once
+// as an offer and the payload waits for the receiver's read; either way it waits for the set-up time and for its
+// release.
+func (w *outStream) write(ctx context.Context) (first time.Duration, err error) {
+	w.started.CompareAndSwap(0, int64(max(w.clock.now(), 1))) // hand-shake and set-up count as part of the transfer
+	if w.cfg.GetTransfer().GetPull() {
+		w.frame.flags |= flagPull
+		if err := w.frame.write(w.link.conn, nil); err != nil {
+			return 0, err
+		}
+		if _, err := w.link.await(kindRead, &w.frame, ctx.Done()); err != nil {
+			return 0, err
+		}
+	}
+	if err := w.alarms.sleepUntil(ctx, w.clock.real(w.payload)); err != nil {
+		return 0, err
+	}
+	w.header = !w.cfg.GetTransfer().GetPull()
+	if w.cfg.GetTransfer().GetIntegrity() {
+		w.check = newChecked(&w.frame)
+		w.buffer = make([]byte, w.cfg.chunkBytes)
+	}
+	first = w.clock.now()
+	for w.written < w.frame.bytes {
+		ready, next := w.plan.Ready(w.frame.bytes, w.clock.now())
+		if ready == w.written {
+			err = w.alarms.sleepUntil(ctx, w.clock.real(next))
+		} else {
+			err = w.upTo(ready)
+		}
+		if err != nil {
+			return first, err
+		}
+	}
+	return first, w.finish()
+}
+
+// upTo writes until this number of the stream's bytes is sent. It is the inner loop.
+func (w *outStream) upTo(limit int64) (err error) {
 	for w.written < limit {
-		piece := w.s.chunk[:min(int64(len(w.s.chunk)), limit-w.written)]
+		piece := w.chunk[:min(int64(len(w.chunk)), limit-w.written)]
 		if w.buffer != nil {
 			piece = w.buffer[:len(piece)]
 			w.check.fill(piece)
 		}
-		var err error
 		if w.header {
 			w.header = false
-			err = w.l.writeFrame(w.f, piece)
+			err = w.frame.write(w.link.conn, piece)
 		} else {
-			_, err = w.l.conn.Write(piece)
+			_, err = w.link.conn.Write(piece)
 		}
 		if err != nil {
 			return err
 		}
 		w.written += int64(len(piece))
-		w.o.done.Add(int64(len(piece)))
-		w.s.tally.out.Add(int64(len(piece)))
+		w.done.Add(int64(len(piece)))
+		w.plane.count.out.Add(int64(len(piece)))
 	}
 	return nil
 }
 
 // finish writes the header of a stream without payload, and the trailer.
-func (w *payloadWriter) finish() error {
+func (w *outStream) finish() error {
 	if w.header {
-		w.header = false
-		if err := w.l.writeFrame(w.f, nil); err != nil {
+		if err := w.frame.write(w.link.conn, nil); err != nil {
 			return err
 		}
 	}
@@ -349,7 +313,7 @@ func (w *payloadWriter) finish() error {
 		return nil
 	}
 	t := w.check.trailer()
-	_, err := w.l.conn.Write(t[:])
+	_, err := w.link.conn.Write(t[:])
 	return err
 }
 
@@ -362,11 +326,7 @@ func (s *sender) cancel(k transferKey) {
 	}
 }
 
-func (s *sender) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.active)
-}
+func (s *sender) size() int { return size(&s.mu, s.active) }
 
 // close drops everything and joins it. No start may follow.
 func (s *sender) close() {

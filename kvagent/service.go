@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"sync"
 	"time"
 
@@ -56,37 +57,27 @@ func (s *service) Configure(_ context.Context, r *control.ConfigureRequest) (*co
 		return nil, status.Errorf(codes.Unavailable, "configure %s: the agent is shutting down", s.node)
 	}
 	s.cfg = nil
-	if s.plane != nil && !s.plane.net.sameNetwork(&c.net) {
+	if s.plane != nil && !reflect.DeepEqual(s.plane.net, c.net) {
 		s.plane.close()
 		s.plane = nil
 	}
 	if s.plane == nil {
-		p, err := newPlane(s.life, c.net)
-		if err != nil {
+		if s.plane, err = newPlane(s.life, c.net); err != nil {
 			return nil, status.Errorf(codes.FailedPrecondition, "configure %s: %v", s.node, err)
 		}
-		s.plane = p
 	}
 	s.plane.count.reset()
 	s.cfg = c
 	return &control.ConfigureResponse{}, nil
 }
 
-// configured returns what Configure made.
-func (s *service) configured() (*config, *plane, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.cfg == nil {
-		return nil, nil, status.Errorf(codes.FailedPrecondition, "agent %s is not configured", s.node)
-	}
-	return s.cfg, s.plane, nil
-}
-
 // Warm fills the pool.
 func (s *service) Warm(ctx context.Context, r *control.WarmRequest) (*control.WarmResponse, error) {
-	_, p, err := s.configured()
-	if err != nil {
-		return nil, err
+	s.mu.Lock()
+	configured, p := s.cfg != nil, s.plane
+	s.mu.Unlock()
+	if !configured {
+		return nil, status.Errorf(codes.FailedPrecondition, "agent %s is not configured", s.node)
 	}
 	if r.GetConnectionsPerPath() < 0 {
 		return nil, status.Errorf(codes.InvalidArgument, "connections_per_path: %d, want 0 or more", r.GetConnectionsPerPath())
@@ -102,23 +93,23 @@ func (s *service) Warm(ctx context.Context, r *control.WarmRequest) (*control.Wa
 func (s *service) Status(context.Context, *control.StatusRequest) (*control.StatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := &control.StatusResponse{}
 	if s.cfg == nil {
-		return out, nil
+		return &control.StatusResponse{}, nil
 	}
-	out.Role = s.cfg.role
-	out.Connections = int32(s.plane.pool.size() + s.plane.inlet.size())
+	out := &control.StatusResponse{
+		Role: s.cfg.GetRole(), Connections: int32(s.plane.pool.size() + s.plane.inlet.size()), CongestionControl: s.plane.congestion,
+	}
 	s.plane.count.report(out)
-	out.CongestionControl = s.plane.congestion
 	if s.session != nil && s.session.driver != nil {
 		s.session.status(out)
 		return out, nil
 	}
 	// Between trials there is no engine; the status is that of an empty one.
-	if inst, err := newInstance(s.cfg); err == nil && inst != nil {
+	inst, err := newInstance(s.cfg)
+	if err == nil {
 		inst.status(out)
 	}
-	return out, nil
+	return out, err
 }
 
 // Session runs one trial.
@@ -127,24 +118,20 @@ func (s *service) Session(stream control.Agent_SessionServer) error {
 	if err != nil {
 		return err
 	}
-	stop := make(chan struct{})
-	defer close(stop)
-	commands := make(chan received)
-	s.wg.Go(func() { receiveCommands(stream, commands, stop) })
 	pumped := make(chan error, 1)
 	s.wg.Go(func() { pumped <- ses.out.pump(stream.Send) })
-
-	err = s.serve(stream.Context(), ses, commands, pumped)
-	s.closeSession(ses)
+	err = s.serve(stream, ses, pumped)
+	s.mu.Lock()
+	ses.close()
+	s.session = nil
+	s.mu.Unlock()
 	if err != nil {
 		return err
 	}
-	flush := time.NewTimer(flushTimeout)
-	defer flush.Stop()
 	select {
 	case err := <-pumped:
 		return err
-	case <-flush.C:
+	case <-time.After(flushTimeout):
 		return status.Errorf(codes.DeadlineExceeded, "agent %s: the controller did not read the last events", s.node)
 	}
 }
@@ -158,58 +145,44 @@ func (s *service) openSession() (*session, error) {
 	case s.session != nil:
 		return nil, status.Errorf(codes.FailedPrecondition, "agent %s has a session with another controller", s.node)
 	}
-	s.session = &session{cfg: s.cfg, plane: s.plane, out: newOutbox()}
+	s.session = &session{trial: trial{cfg: s.cfg, plane: s.plane, out: newOutbox()}}
 	return s.session, nil
 }
 
-func (s *service) closeSession(ses *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	ses.close()
-	s.session = nil
-}
-
-// received is a command or the end of the commands.
-type received struct {
-	command *control.Command
-	err     error
-}
-
-// receiveCommands passes commands on until the stream ends, which it does at
-// the latest when its handler has returned.
-func receiveCommands(stream control.Agent_SessionServer, out chan<- received, stop <-chan struct{}) {
-	for {
-		c, err := stream.Recv()
-		select {
-		case out <- received{c, err}:
-		case <-stop:
-			return
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-// serve executes commands until the controller ends the session (nil), disconnects
-// or breaks the protocol, or the agent must stop.
-func (s *service) serve(ctx context.Context, ses *session, commands <-chan received, pumped chan error) error {
+// serve executes commands until the controller ends the session (nil) or is at fault, or the agent must stop.
+func (s *service) serve(stream control.Agent_SessionServer, ses *session, pumped <-chan error) error {
+	commands, ended := make(chan *control.Command), make(chan error, 1)
+	s.wg.Go(func() { ended <- receiveCommands(stream, commands) })
 	for {
 		select {
-		case r := <-commands:
-			if errors.Is(r.err, io.EOF) {
-				return nil
-			}
-			if r.err != nil {
-				return r.err
-			}
-			if err := s.handle(ctx, ses, r.command); err != nil {
+		case c := <-commands:
+			if err := s.handle(stream.Context(), ses, c); err != nil {
 				return status.Errorf(codes.InvalidArgument, "agent %s: %v", s.node, err)
 			}
+		case err := <-ended:
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
 		case err := <-pumped:
 			return fmt.Errorf("agent %s: send events: %w", s.node, err)
 		case <-s.life.Done():
 			return status.Errorf(codes.Unavailable, "agent %s is shutting down", s.node)
+		}
+	}
+}
+
+// receiveCommands passes commands on until the stream ends: at the latest when its handler has returned.
+func receiveCommands(stream control.Agent_SessionServer, out chan<- *control.Command) error {
+	for {
+		c, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case out <- c:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
 		}
 	}
 }

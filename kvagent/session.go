@@ -10,15 +10,20 @@ import (
 	"github.com/netkvlab/netkvlab/kvagent/control"
 )
 
-// session is one trial of one controller. Its parts are made at Start and
-// are gone, joined, when close returns. handle and close are called from one goroutine.
-type session struct {
+// trial is what all parts of a session use.
+type trial struct {
 	cfg    *config
 	plane  *plane
 	out    *outbox
 	clock  paperClock
 	alarms *alarms
+	ctx    context.Context // ends when the session does
+}
 
+// session is one trial of one controller. Its parts are made at Start and are gone, joined, when close returns.
+// handle and close are called from one goroutine.
+type session struct {
+	trial
 	driver     *driver
 	decode     *decode // the driver's instance when the role is decode
 	prefill    *prefill
@@ -26,15 +31,14 @@ type session struct {
 	receiver   *receiver
 	background *background
 
-	cancel context.CancelFunc
-	pulsed chan struct{} // closed when the pulse has ended
+	cancel      context.CancelFunc
+	checksEnded chan struct{} // closed when they have
 }
 
-// pulse is how often an agent checks that it still runs. Otherwise an agent that was
-// stopped, or had no CPU, while no timer of its engine was due would not notice. A longer
-// stop is always noticed. The check costs 256 idle agents 0.08 cores at this rate, 0.15 at
-// 100 ms.
-const pulse = 250 * time.Millisecond
+// checkPeriod is how often an agent checks that it still runs. Otherwise an agent that was stopped, or had no CPU,
+// while no timer of its engine was due would not notice. A longer stop is always noticed. The check costs 256 idle
+// agents 0.08 cores at this rate, 0.15 at 100 ms.
+const checkPeriod = 250 * time.Millisecond
 
 var errNotStarted = errors.New("the first command of a session must be Start")
 
@@ -50,30 +54,31 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 	if s.alarms, err = newAlarms(); err != nil {
 		return err
 	}
-	s.clock = paperClock{epoch: epoch, scale: s.cfg.scale}
+	s.clock = paperClock{epoch: epoch, scale: s.cfg.GetTimeScale()}
 	s.decode, _ = inst.(*decode)
 	s.prefill, _ = inst.(*prefill)
-	s.driver = newDriver(inst, s.clock, s.alarms, s.out.put)
-
-	ctx, s.cancel = context.WithCancel(ctx)
-	s.pulsed = make(chan struct{})
-	go s.feel(ctx)
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.driver = newDriver(&s.trial, inst)
+	s.checksEnded = make(chan struct{})
+	go s.checkLateness()
 	s.sender = &sender{
-		cfg: s.cfg, clock: s.clock, alarms: s.alarms, pool: s.plane.pool, emit: s.out.put, tally: s.plane.count,
-		chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{}, ctx: ctx,
+		trial: &s.trial, chunk: make([]byte, s.cfg.chunkBytes), active: map[transferKey]context.CancelCauseFunc{},
 	}
-	s.receiver = newReceiver(s.cfg, s.clock, s.plane.count)
-	s.receiver.done, s.receiver.failed = s.arrived, s.failed
-	s.plane.inlet.sink.Store(s.receiver)
-	s.background = &background{cfg: s.cfg, clock: s.clock, alarms: s.alarms, emit: s.out.put, sent: &s.plane.count.backgroundOut, ctx: ctx}
-	s.out.put(&control.Event{AtPaperNs: int64(s.clock.now()), Event: &control.Event_Started{Started: &control.Started{}}})
+	s.receiver = &receiver{
+		trial: &s.trial, done: s.arrived, failed: s.failed, transfers: map[transferKey]*inbound{}, over: map[transferKey]struct{}{},
+	}
+	s.plane.inlet.receiver.Store(s.receiver)
+	s.background = &background{trial: &s.trial}
+	e := transferKey{}.event(s.clock.now())
+	e.Event = &control.Event_Started{Started: &control.Started{}}
+	s.out.put(e)
 	return nil
 }
 
-// feel always keeps one alarm pending; its lateness is measured like that of other alarms.
-func (s *session) feel(ctx context.Context) {
-	defer close(s.pulsed)
-	for s.alarms.sleepUntil(ctx, monotonic()+int64(pulse)) == nil {
+// checkLateness always keeps one alarm pending; its lateness is measured like that of other alarms.
+func (s *session) checkLateness() {
+	defer close(s.checksEnded)
+	for s.alarms.sleepUntil(s.ctx, monotonic()+int64(checkPeriod)) == nil {
 		// waking is enough
 	}
 }
@@ -84,20 +89,19 @@ func (s *session) close() {
 	if s.driver == nil {
 		return
 	}
-	s.plane.inlet.sink.Store(nil)
+	s.plane.inlet.receiver.Store(nil)
 	s.cancel()
 	s.background.off()
 	s.sender.close()
 	s.receiver.close()
 	s.driver.close()
 	s.alarms.close()
-	<-s.pulsed
+	<-s.checksEnded
 	late := &s.plane.count.late
-	late.Store(max(late.Load(), s.alarms.lateness()))
+	late.Store(max(late.Load(), s.alarms.lateness.Load()))
 }
 
-// handle executes a command. What goes wrong with a request is an event; an
-// error is a controller that breaks the protocol.
+// handle executes a command. A request's failure is an event; an error means that the controller broke the protocol.
 func (s *session) handle(ctx context.Context, c *control.Command) error {
 	if st := c.GetStart(); st != nil {
 		return s.start(ctx, st.GetEpochNs())
@@ -131,35 +135,30 @@ func (s *session) handle(ctx context.Context, c *control.Command) error {
 	return nil
 }
 
-// wrongRole fails a command that this agent's role cannot do.
-func (s *session) wrongRole(k transferKey, what string) {
-	s.out.put(failure(k, s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.role), 0))
+// onEngine lets the driver do a command, or fails it where this agent's role has no such engine.
+func (s *session) onEngine(has bool, k transferKey, what string, do func(now time.Duration)) {
+	if !has {
+		s.out.put(k.failure(s.clock.now(), "protocol", fmt.Errorf("%s: this agent's role is %v", what, s.cfg.GetRole()), 0))
+		return
+	}
+	s.driver.do(0, do)
 }
 
 func (s *session) submit(p *control.Prefill) {
 	k := transferKey{request: p.GetRequest()}
-	if s.prefill == nil {
-		s.wrongRole(k, "prefill")
-		return
-	}
-	s.driver.do(0, func(now time.Duration) {
-		if err := s.prefill.engine.Submit(now, p.GetRequest(), int(p.GetTokens())); err != nil {
-			s.out.put(failure(k, now, "prefill", err, 0))
+	s.onEngine(s.prefill != nil, k, "prefill", func(now time.Duration) {
+		if err := s.prefill.Submit(now, p.GetRequest(), int(p.GetTokens())); err != nil {
+			s.out.put(k.failure(now, "prefill", err, 0))
 		}
 	})
 }
 
 func (s *session) reserve(r *control.Reserve) {
 	k := transferKey{r.GetRequest(), r.GetAttempt()}
-	if s.decode == nil {
-		s.wrongRole(k, "reserve")
-		return
-	}
-	s.driver.do(0, func(now time.Duration) {
-		s.out.put(&control.Event{
-			Request: k.request, Attempt: k.attempt, AtPaperNs: int64(now),
-			Event: &control.Event_Reserved{Reserved: s.decode.reserve(now, r)},
-		})
+	s.onEngine(s.decode != nil, k, "reserve", func(now time.Duration) {
+		e := k.event(now)
+		e.Event = &control.Event_Reserved{Reserved: s.decode.reserve(now, r)}
+		s.out.put(e)
 	})
 }
 
@@ -170,7 +169,7 @@ func (s *session) drop(k transferKey) {
 	s.driver.do(0, func(now time.Duration) {
 		switch {
 		case s.prefill != nil:
-			s.prefill.engine.Cancel(now, k.request)
+			s.prefill.Cancel(now, k.request)
 		case s.decode != nil:
 			s.release(now, k)
 		}
@@ -180,32 +179,30 @@ func (s *session) drop(k transferKey) {
 // release frees a reservation and reports the free memory. The driver calls it.
 func (s *session) release(now time.Duration, k transferKey) {
 	if s.decode.release(now, k) {
-		s.out.put(&control.Event{
-			Request: k.request, Attempt: k.attempt, AtPaperNs: int64(now),
-			Event: &control.Event_Cache{Cache: &control.CacheChange{FreePaperBytes: s.decode.engine.FreeBytes()}},
-		})
+		e := k.event(now)
+		e.Event = &control.Event_Cache{Cache: &control.CacheChange{FreePaperBytes: s.decode.FreeBytes()}}
+		s.out.put(e)
 	}
 }
 
 // arrived is called by the receiver when a transfer is complete.
 func (s *session) arrived(k transferKey, at time.Duration, done *control.TransferDone) {
-	s.out.put(&control.Event{
-		Request: k.request, Attempt: k.attempt, AtPaperNs: int64(at),
-		Event: &control.Event_TransferDone{TransferDone: done},
-	})
+	e := k.event(at)
+	e.Event = &control.Event_TransferDone{TransferDone: done}
+	s.out.put(e)
 	if s.decode == nil {
 		return
 	}
 	s.driver.do(at, func(now time.Duration) {
 		if err := s.decode.arrive(now, k); err != nil {
-			s.out.put(failure(k, now, "decode", err, done.GetBytes()))
+			s.out.put(k.failure(now, "decode", err, done.GetBytes()))
 		}
 	})
 }
 
 // failed is called by the receiver when a transfer has failed.
 func (s *session) failed(k transferKey, err error, bytes int64) {
-	s.out.put(failure(k, s.clock.now(), "transfer", err, bytes))
+	s.out.put(k.failure(s.clock.now(), "transfer", err, bytes))
 	if s.decode != nil {
 		s.driver.do(0, func(now time.Duration) { s.release(now, k) })
 	}
@@ -213,17 +210,77 @@ func (s *session) failed(k transferKey, err error, bytes int64) {
 
 // status adds the session's occupancy.
 func (s *session) status(out *control.StatusResponse) {
-	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.count())
-	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness())
-	var once sync.WaitGroup
-	once.Add(1)
-	asked := s.driver.do(0, func(time.Duration) {
-		defer once.Done()
-		if s.driver.inst != nil {
-			s.driver.inst.status(out)
+	out.TransfersIn, out.TransfersOut = int32(s.receiver.size()), int32(s.sender.size())
+	out.TimerLatenessNs = max(out.TimerLatenessNs, s.alarms.lateness.Load())
+	answered := make(chan struct{})
+	if s.driver.do(0, func(time.Duration) {
+		s.driver.inst.status(out)
+		close(answered)
+	}) {
+		<-answered
+	}
+}
+
+// outboxLimit bounds the events that wait for a controller that does not read.
+const outboxLimit = 1 << 18
+
+// outbox is the queue of events to the controller. put never blocks, so a slow controller delays no engine and no
+// transfer. A controller that does not read at all loses its session.
+type outbox struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	queue   []*control.Event
+	closed  bool
+	full    bool
+}
+
+func newOutbox() *outbox {
+	o := &outbox{}
+	o.changed = sync.NewCond(&o.mu)
+	return o
+}
+
+// put queues an event; after close it is dropped.
+func (o *outbox) put(e *control.Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed || o.full {
+		return
+	}
+	if o.full = len(o.queue) >= outboxLimit; !o.full {
+		o.queue = append(o.queue, e)
+	}
+	o.changed.Signal()
+}
+
+// close lets the pump end once the queue is empty.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.changed.Signal()
+}
+
+// pump sends until the outbox is closed and empty.
+func (o *outbox) pump(send func(*control.Event) error) error {
+	for {
+		o.mu.Lock()
+		for len(o.queue) == 0 && !o.closed && !o.full {
+			o.changed.Wait()
 		}
-	})
-	if asked {
-		once.Wait()
+		batch, closed, full := o.queue, o.closed, o.full
+		o.queue = nil
+		o.mu.Unlock()
+		for _, e := range batch {
+			if err := send(e); err != nil {
+				return err
+			}
+		}
+		switch {
+		case full:
+			return fmt.Errorf("the controller left %d events unread", outboxLimit)
+		case closed:
+			return nil
+		}
 	}
 }

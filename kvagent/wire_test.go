@@ -192,7 +192,7 @@ func TestAlarmsFireInOrderAndOnTime(t *testing.T) {
 	a.stop(late)
 	a.stop(soon)
 	assert.Empty(t, a.queue)
-	assert.GreaterOrEqual(t, a.lateness(), int64(0))
+	assert.GreaterOrEqual(t, a.lateness.Load(), int64(0))
 }
 
 func TestOutboxDropsAControllerThatDoesNotRead(t *testing.T) {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -12,15 +11,11 @@ const maxTokens = 1 << 30
 
 // DecodeConfig describes a decode instance.
 type DecodeConfig struct {
-	Model Model
-	// MaxBatch is beta_max, the sequences that one iteration can serve; 1 to 2^20.
-	MaxBatch int
-	// MemoryBytes is the memory for KV caches; at least one block. The part beyond whole blocks is not used.
-	MemoryBytes int64
-	// KVBytesPerToken is the size of one token's KV cache (Eq. 1 of the notes for one token); 1 to 2^30.
-	KVBytesPerToken int64
-	// BlockTokens is the tokens of a block, the unit of memory and of the prefix cache; 1 to 2^30.
-	BlockTokens int
+	Model           Model
+	MaxBatch        int   // beta_max, the sequences that one iteration can serve; 1 to 2^20
+	MemoryBytes     int64 // for KV caches; at least one block. The part beyond whole blocks is not used
+	KVBytesPerToken int64 // of one token's KV cache (Eq. 1 of the notes for one token); 1 to 2^30
+	BlockTokens     int   // of a block, the unit of memory and of the prefix cache; 1 to 2^30
 }
 
 func (c DecodeConfig) validate() error {
@@ -49,85 +44,55 @@ func (c DecodeConfig) validate() error {
 	return nil
 }
 
-// DecodeKind is what happened.
-type DecodeKind uint8
+// DecodeKind is what happened, in words.
+type DecodeKind string
 
 // The kinds of decode event.
 const (
-	// Admitted: the request joined the batch; its first iteration begins.
-	Admitted DecodeKind = iota + 1
-	// FirstToken: its first iteration ended.
-	FirstToken
-	// Finished: it has all its tokens; its memory is released, its prompt stays cached.
-	Finished
-	// CacheChanged: the set of cached blocks changed, or memory became free without a Finished.
-	CacheChanged
+	Admitted     DecodeKind = "admitted"      // the request joined the batch; its first iteration begins
+	FirstToken   DecodeKind = "first token"   // its first iteration ended
+	Finished     DecodeKind = "finished"      // it has all its tokens; its memory is released, its prompt stays cached
+	CacheChanged DecodeKind = "cache changed" // the set of cached blocks changed, or memory became free without a Finished
 )
-
-// String returns the kind in words.
-func (k DecodeKind) String() string {
-	switch k {
-	case Admitted:
-		return "admitted"
-	case FirstToken:
-		return "first token"
-	case Finished:
-		return "finished"
-	case CacheChanged:
-		return "cache changed"
-	}
-	return fmt.Sprintf("DecodeKind(%d)", uint8(k))
-}
 
 // DecodeEvent is one thing that happened, at its exact model time.
 type DecodeEvent struct {
-	// ID is the request; for CacheChanged the one whose command changed the cache.
-	ID   uint64
-	Kind DecodeKind
-	At   time.Duration
-	// Batch is how many sequences the batch holds after the event, FreeBytes the result of Decode.FreeBytes after it.
-	Batch     int
-	FreeBytes int64
-	// AdmittedAt is when the request joined the batch; 0 for CacheChanged.
-	AdmittedAt time.Duration
-	// Tokens is the number generated so far: 1 at FirstToken, all at Finished, else 0.
-	Tokens int
-	// MeanTBT is the mean time between tokens, at Finished; 0 with fewer than two tokens.
-	MeanTBT time.Duration
-	// Stored and Evicted are the blocks that entered and left the prefix cache,
-	// for CacheChanged: Stored in prompt order, Evicted oldest first. The slices are the caller's.
+	ID         uint64 // the request; for CacheChanged the one whose command changed the cache
+	Kind       DecodeKind
+	At         time.Duration
+	Batch      int           // sequences in the batch after the event
+	FreeBytes  int64         // the result of Decode.FreeBytes after the event
+	AdmittedAt time.Duration // when the request joined the batch; 0 for CacheChanged
+	Tokens     int           // generated so far: 1 at FirstToken, all at Finished, else 0
+	MeanTBT    time.Duration // the mean time between tokens, at Finished; 0 with fewer than two tokens
+	// Stored and Evicted are the blocks that entered and left the prefix cache, for CacheChanged: Stored in prompt
+	// order, Evicted oldest first. The slices are the caller's.
 	Stored, Evicted []uint64
 }
 
-// Decode is a decode instance with continuous batching, KV memory and a prefix
-// cache. Make it with NewDecode.
+// Decode is a decode instance with continuous batching, KV memory and a prefix cache. Make it with NewDecode.
 //
-// Batching: at each iteration boundary arrived requests join in order of
-// arrival while the batch has room; an idle instance starts at once. Each
-// iteration gives every sequence one token. A boundary's instant stays open
-// until time moves on: requests that arrive exactly then still join, so the
-// result does not depend on whether Advance or Arrive of that instant is
-// called first.
+// Batching: at each iteration boundary arrived requests join in order of arrival while the batch has room; an idle
+// instance starts at once. Each iteration gives every sequence one token. A boundary's instant stays open until time
+// moves on: requests that arrive exactly then still join, so the result does not depend on whether Advance or Arrive
+// of that instant is called first.
 //
-// Order of events at one instant: for each sequence of the batch in order of
-// admission FirstToken, then Finished; then Admitted in order of arrival; then
-// what the commands of that instant cause, in the order of the commands.
+// Order of events at one instant: for each sequence of the batch in order of admission FirstToken, then Finished;
+// then Admitted in order of arrival; then what the commands of that instant cause, in the order of the commands.
 //
-// Memory is counted in blocks and reported in bytes. A request takes
-// ceil(prompt/BlockTokens) blocks minus those that the cache holds already, plus
-// ceil(output/BlockTokens): output never goes into a prompt block, which others may share.
+// Memory is counted in blocks and reported in bytes. A request takes ceil(prompt/BlockTokens) blocks minus those
+// that the cache holds already, plus ceil(output/BlockTokens): output never goes into a prompt block, which others
+// may share.
 type Decode struct {
-	cfg        DecodeConfig
-	blockBytes int64
-	now        time.Duration
-	seg        segment
-	due        int64 // boundary of seg that needs work; -1: none
-	here       map[uint64]*request
-	batch      []*request // in order of admission
-	waiting    []*request // in order of arrival
-	reserved   int        // requests whose bytes have not arrived
-	cache      *cache
-	pending    []DecodeEvent
+	maxBatch int
+	now      time.Duration
+	seg      segment
+	due      int64 // boundary of seg that needs work; -1: none
+	here     map[uint64]*request
+	batch    []*request // in order of admission
+	waiting  []*request // in order of arrival
+	cache    *cache
+	pending  []DecodeEvent
 }
 
 // NewDecode checks the configuration and returns an idle instance with an empty cache.
@@ -135,21 +100,15 @@ func NewDecode(c DecodeConfig) (*Decode, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	blockBytes := int64(c.BlockTokens) * c.KVBytesPerToken
 	return &Decode{
-		cfg:        c,
-		blockBytes: blockBytes,
-		seg:        segment{model: c.Model},
-		due:        -1,
-		here:       make(map[uint64]*request),
-		cache:      newCache(c.MemoryBytes / blockBytes),
+		maxBatch: c.MaxBatch, seg: segment{model: c.Model}, due: -1,
+		here: make(map[uint64]*request), cache: newCache(c.MemoryBytes, c.KVBytesPerToken, c.BlockTokens),
 	}, nil
 }
 
-// Next returns when the next event happens if no command comes, false when there is none.
-// Iterations that end without an event are skipped, so a driver wakes two or
-// three times per request. When Advance has something to return, the instant is not after
-// the latest one given.
+// Next returns when the next event happens if no command comes, false when there is none. Iterations that end
+// without an event are skipped, so a driver wakes two or three times per request. When Advance has something to
+// return, the instant is not after the latest one given.
 func (d *Decode) Next() (time.Duration, bool) {
 	switch {
 	case len(d.pending) > 0:
@@ -160,8 +119,8 @@ func (d *Decode) Next() (time.Duration, bool) {
 	return 0, false
 }
 
-// Advance returns what happened up to and including now and was not returned
-// before, in order of time. The slice is the caller's; nil means nothing.
+// Advance returns what happened up to and including now and was not returned before, in order of time. The slice is
+// the caller's; nil means nothing.
 func (d *Decode) Advance(now time.Duration) []DecodeEvent {
 	d.run(now)
 	out := d.pending
@@ -175,40 +134,121 @@ func (d *Decode) Batch() int { return len(d.batch) }
 // Queue returns how many requests have arrived and wait for room in the batch.
 func (d *Decode) Queue() int { return len(d.waiting) }
 
-// Reservations returns how many requests hold memory and have not arrived.
-// Reservations + Queue + Batch is the number of unfinished requests.
-func (d *Decode) Reservations() int { return d.reserved }
+// Reservations returns how many requests hold memory and have not arrived. Reservations + Queue + Batch is the
+// number of unfinished requests.
+func (d *Decode) Reservations() int { return len(d.here) - len(d.waiting) - len(d.batch) }
 
 // Cached returns how many blocks the prefix cache holds, pinned or evictable.
 func (d *Decode) Cached() int { return len(d.cache.entries) }
 
-// CachedBlocks returns the ids of the cached blocks, sorted.
-func (d *Decode) CachedBlocks() []uint64 {
-	ids := make([]uint64, 0, len(d.cache.entries))
-	for id := range d.cache.entries {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
-// FreeBytes returns the memory that a reservation could get; evictable cache
-// counts as free. It is never negative.
-func (d *Decode) FreeBytes() int64 { return d.bytes(d.cache.available()) }
+// FreeBytes returns the memory that a reservation could get; evictable cache counts as free. It is never negative.
+func (d *Decode) FreeBytes() int64 { return d.cache.bytes(d.cache.available()) }
 
 // MemoryBytes returns the capacity: MemoryBytes of the configuration in whole blocks.
-func (d *Decode) MemoryBytes() int64 { return d.bytes(d.cache.capacity) }
-
-// bytes converts blocks, saturating: a request may ask for more than any memory.
-func (d *Decode) bytes(blocks int64) int64 {
-	if blocks > math.MaxInt64/d.blockBytes {
-		return math.MaxInt64
-	}
-	return blocks * d.blockBytes
-}
+func (d *Decode) MemoryBytes() int64 { return d.cache.bytes(d.cache.capacity) }
 
 // emit fills in the fields of every event and keeps the event for Advance.
 func (d *Decode) emit(e DecodeEvent) {
 	e.Batch, e.FreeBytes = len(d.batch), d.FreeBytes()
 	d.pending = append(d.pending, e)
+}
+
+// run does what is due by t and moves the time to t.
+func (d *Decode) run(t time.Duration) {
+	d.now = max(d.now, t)
+	for d.due >= 0 {
+		at := d.seg.at(d.due)
+		if at > d.now {
+			return
+		}
+		d.seg.anchor, d.seg.first = at, d.seg.first+d.due
+		d.handOut()
+		d.admit()
+	}
+}
+
+// handOut ends the iteration before the anchor: it reports first tokens and removes finished sequences.
+func (d *Decode) handOut() {
+	at := d.seg.anchor
+	for i := 0; i < len(d.batch); {
+		q := d.batch[i]
+		tokens := d.seg.first - q.admittedIter
+		if tokens >= 1 && q.firstAt == 0 {
+			q.firstAt = at // never 0: an iteration takes time
+			d.emit(DecodeEvent{ID: q.id, Kind: FirstToken, At: at, AdmittedAt: q.admittedAt, Tokens: 1})
+		}
+		if tokens < q.output {
+			i++
+			continue
+		}
+		d.batch = slices.Delete(d.batch, i, i+1)
+		d.drop(q)
+		e := DecodeEvent{ID: q.id, Kind: Finished, At: at, AdmittedAt: q.admittedAt, Tokens: int(q.output)}
+		if q.output > 1 {
+			e.MeanTBT = (at - q.firstAt) / time.Duration(q.output-1)
+		}
+		d.emit(e)
+	}
+}
+
+// admit lets waiting requests join at the anchor while there is room.
+func (d *Decode) admit() {
+	for len(d.waiting) > 0 && len(d.batch) < d.maxBatch {
+		q := d.waiting[0]
+		d.waiting = d.waiting[1:]
+		q.admitted, q.admittedAt, q.admittedIter = true, d.seg.anchor, d.seg.first
+		d.batch = append(d.batch, q)
+		d.emit(DecodeEvent{ID: q.id, Kind: Admitted, At: q.admittedAt, AdmittedAt: q.admittedAt})
+	}
+	d.restart()
+}
+
+// join admits at this instant if it is a boundary or the instance is idle; otherwise the next boundary will.
+func (d *Decode) join() {
+	k := d.seg.floor(d.now)
+	switch {
+	case len(d.batch) == 0 && d.seg.anchor <= d.now:
+		d.seg.anchor = d.now
+	case k >= 0 && d.seg.at(k) == d.now:
+		d.seg.anchor, d.seg.first = d.now, d.seg.first+k
+	default:
+		d.restart()
+		return
+	}
+	d.admit()
+}
+
+// leave takes a sequence out of the batch. Unless this instant is a boundary, the iteration that runs keeps its
+// length: the next segment starts at its end.
+func (d *Decode) leave(q *request) {
+	k := d.seg.floor(d.now)
+	if k < 0 || d.seg.at(k) != d.now {
+		k++
+	}
+	d.seg.anchor, d.seg.first = d.seg.at(k), d.seg.first+k
+	d.batch = slices.DeleteFunc(d.batch, func(b *request) bool { return b == q })
+	d.restart()
+}
+
+// restart makes the segment describe the batch from its anchor on and finds the next boundary that needs work. It
+// changes nothing when the batch is the same.
+func (d *Decode) restart() {
+	d.seg.batch, d.seg.context = len(d.batch), 0
+	d.due = -1
+	need := func(k int64) {
+		if d.due < 0 || k < d.due {
+			d.due = k
+		}
+	}
+	for _, q := range d.batch {
+		d.seg.context += q.prompt + d.seg.first - q.admittedIter
+		next := q.admittedIter + q.output
+		if q.firstAt == 0 {
+			next = q.admittedIter + 1
+		}
+		need(next - d.seg.first)
+	}
+	if len(d.waiting) > 0 && len(d.batch) < d.maxBatch {
+		need(d.seg.floor(d.now) + 1)
+	}
 }

@@ -33,18 +33,18 @@ func bring(tb testing.TB, d *Decode, now time.Duration, r Reservation) int {
 	return hit
 }
 
-type told struct {
+type timed struct {
 	id   uint64
 	kind DecodeKind
 	at   time.Duration
 }
 
-// story reduces events to request, kind and time, without those of the cache.
-func story(events []DecodeEvent) []told {
-	var out []told
+// timeline reduces events to request, kind and time, without those of the cache.
+func timeline(events []DecodeEvent) []timed {
+	var out []timed
 	for _, e := range events {
 		if e.Kind != CacheChanged {
-			out = append(out, told{e.ID, e.Kind, e.At})
+			out = append(out, timed{e.ID, e.Kind, e.At})
 		}
 	}
 	return out
@@ -56,13 +56,13 @@ func TestDecodeTimelines(t *testing.T) {
 		name  string
 		batch int
 		do    func(*testing.T, *Decode)
-		want  []told
+		want  []timed
 	}{
 		{"three at one instant with a batch of one wait their turn", 1, func(t *testing.T, d *Decode) {
 			for id := range uint64(3) {
 				bring(t, d, 0, Reservation{ID: id, PromptTokens: 1, OutputTokens: 1})
 			}
-		}, []told{
+		}, []timed{
 			{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {0, Finished, 30 * ms},
 			{1, Admitted, 30 * ms}, {1, FirstToken, 60 * ms}, {1, Finished, 60 * ms},
 			{2, Admitted, 60 * ms}, {2, FirstToken, 90 * ms}, {2, Finished, 90 * ms},
@@ -71,7 +71,7 @@ func TestDecodeTimelines(t *testing.T) {
 			for id := range uint64(3) {
 				bring(t, d, 0, Reservation{ID: id, PromptTokens: 1, OutputTokens: int(id) + 1})
 			}
-		}, []told{
+		}, []timed{
 			{0, Admitted, 0}, {1, Admitted, 0}, {2, Admitted, 0},
 			{0, FirstToken, 30 * ms}, {0, Finished, 30 * ms}, {1, FirstToken, 30 * ms}, {2, FirstToken, 30 * ms},
 			{1, Finished, 60 * ms}, {2, Finished, 90 * ms},
@@ -79,14 +79,14 @@ func TestDecodeTimelines(t *testing.T) {
 		{"who comes during an iteration joins at its end", 8, func(t *testing.T, d *Decode) {
 			bring(t, d, 0, Reservation{ID: 0, PromptTokens: 1, OutputTokens: 3})
 			bring(t, d, 31*ms, Reservation{ID: 1, PromptTokens: 1, OutputTokens: 1})
-		}, []told{
+		}, []timed{
 			{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms},
 			{0, Finished, 90 * ms}, {1, FirstToken, 90 * ms}, {1, Finished, 90 * ms},
 		}},
 		{"who comes exactly at a boundary joins there", 8, func(t *testing.T, d *Decode) {
 			bring(t, d, 0, Reservation{ID: 0, PromptTokens: 1, OutputTokens: 4})
 			bring(t, d, 60*ms, Reservation{ID: 1, PromptTokens: 1, OutputTokens: 1})
-		}, []told{
+		}, []timed{
 			{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms},
 			{1, FirstToken, 90 * ms}, {1, Finished, 90 * ms}, {0, Finished, 120 * ms},
 		}},
@@ -96,31 +96,31 @@ func TestDecodeTimelines(t *testing.T) {
 			assert.True(t, d.Release(40*ms, 0))
 			assert.Equal(t, 0, d.Batch())
 			assert.Equal(t, 1, d.Queue())
-		}, []told{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms}, {1, FirstToken, 90 * ms}, {1, Finished, 90 * ms}}},
+		}, []timed{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms}, {1, FirstToken, 90 * ms}, {1, Finished, 90 * ms}}},
 		{"cancelled at a boundary its place is free at once", 1, func(t *testing.T, d *Decode) {
 			bring(t, d, 0, Reservation{ID: 0, PromptTokens: 1, OutputTokens: 9})
 			bring(t, d, 0, Reservation{ID: 1, PromptTokens: 1, OutputTokens: 1})
 			assert.True(t, d.Release(60*ms, 0))
-		}, []told{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms}, {1, FirstToken, 90 * ms}, {1, Finished, 90 * ms}}},
+		}, []timed{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {1, Admitted, 60 * ms}, {1, FirstToken, 90 * ms}, {1, Finished, 90 * ms}}},
 		{"the only sequence cancelled, a newcomer waits for the running iteration", 1, func(t *testing.T, d *Decode) {
 			bring(t, d, 0, Reservation{ID: 0, PromptTokens: 1, OutputTokens: 9})
 			assert.True(t, d.Release(10*ms, 0))
 			_, ok := d.Next()
 			require.True(t, ok, "the events of the commands are due")
-		}, []told{{0, Admitted, 0}}},
+		}, []timed{{0, Admitted, 0}}},
 		{"a waiting request can be cancelled", 1, func(t *testing.T, d *Decode) {
 			bring(t, d, 0, Reservation{ID: 0, PromptTokens: 1, OutputTokens: 1})
 			bring(t, d, 0, Reservation{ID: 1, PromptTokens: 1, OutputTokens: 1})
 			assert.True(t, d.Release(1*ms, 1))
 			assert.False(t, d.Release(1*ms, 1))
-		}, []told{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {0, Finished, 30 * ms}}},
+		}, []timed{{0, Admitted, 0}, {0, FirstToken, 30 * ms}, {0, Finished, 30 * ms}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			d := mustDecode(t, small(step30, tt.batch))
 			tt.do(t, d)
-			assert.Equal(t, tt.want, story(d.Advance(time.Hour)))
+			assert.Equal(t, tt.want, timeline(d.Advance(time.Hour)))
 			assert.Zero(t, d.Batch()+d.Queue()+d.Reservations())
 			assert.Equal(t, d.MemoryBytes(), d.FreeBytes())
 			_, ok := d.Next()

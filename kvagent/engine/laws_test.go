@@ -143,7 +143,7 @@ func (s *script) finish(t *testing.T) {
 	s.take(t, s.walk.Advance(end))
 	s.walker.to(end)
 	require.Equal(t, s.jump.Advance(end), s.walked, "one jump equals many steps")
-	require.Equal(t, s.walker.story, story(s.walked), "the machine equals the walk through every iteration")
+	require.Equal(t, s.walker.timeline, timeline(s.walked), "the machine equals the walk through every iteration")
 
 	finished := 0
 	for i, e := range s.walked {
@@ -169,7 +169,7 @@ func TestDecodeLaws(t *testing.T) {
 	for seed := range uint64(200) {
 		m := models[seed%uint64(len(models))]
 		s := newScript(t, seed, m, 1+int(seed/4%5))
-		unit := m.Iteration(1, 0)
+		unit := iteration(m, 1, 0)
 		for range 150 {
 			// Often the same instant or a whole number of iterations, so that commands meet boundaries.
 			switch s.rng.IntN(4) {
@@ -209,10 +209,10 @@ func TestContextRoundingStaysBelowANanosecondAToken(t *testing.T) {
 	w := walker{model: m, max: 1}
 	w.arrive(0, &walked{id: 1, prompt: 777, output: 5000})
 	w.to(time.Hour)
-	got := story(d.Advance(time.Hour))
+	got := timeline(d.Advance(time.Hour))
 	require.Len(t, got, 3)
-	require.InDelta(t, float64(w.story[2].at), float64(got[2].at), 5000)
-	require.Equal(t, w.story[1], got[1], "the first token is exact")
+	require.InDelta(t, float64(w.timeline[2].at), float64(got[2].at), 5000)
+	require.Equal(t, w.timeline[1], got[1], "the first token is exact")
 }
 
 // FuzzDecode gives arbitrary commands, also with block ids without any structure,

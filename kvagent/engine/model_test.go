@@ -30,10 +30,10 @@ func TestModelTimes(t *testing.T) {
 		{"no tokens take the base", measured.Prefill(0), 43 * ms},
 		{"negative tokens count as none", measured.Prefill(-5), 43 * ms},
 		{"the square counts", measured.Prefill(10_000), 43*ms + 626*ms + 130*ms},
-		{"a batch of one", paperFit.Iteration(1, 8192), 12_600 * time.Microsecond},
-		{"context is read each iteration", measured.Iteration(2, 20_000), 17_700_000 + 230_000 + 500_000},
+		{"a batch of one", iteration(paperFit, 1, 8192), 12_600 * time.Microsecond},
+		{"context is read each iteration", iteration(measured, 2, 20_000), 17_700_000 + 230_000 + 500_000},
 		{"an endless prompt saturates", Model{PrefillPerTokenNs: 1e300}.Prefill(math.MaxInt), math.MaxInt64},
-		{"an endless context saturates", Model{DecodePerContextTokenNs: 1e300}.Iteration(1, math.MaxInt), math.MaxInt64},
+		{"an endless context saturates", iteration(Model{DecodePerContextTokenNs: 1e300}, 1, math.MaxInt), math.MaxInt64},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -11,7 +11,7 @@ type walker struct {
 	running    bool
 	batch      []*walked
 	waiting    []*walked
-	story      []told
+	timeline   []timed
 }
 
 type walked struct {
@@ -31,10 +31,10 @@ func (w *walker) to(t time.Duration) {
 			}
 			q.tokens++
 			if q.tokens == 1 {
-				w.story = append(w.story, told{q.id, FirstToken, now})
+				w.timeline = append(w.timeline, timed{q.id, FirstToken, now})
 			}
 			if q.tokens == q.output {
-				w.story = append(w.story, told{q.id, Finished, now})
+				w.timeline = append(w.timeline, timed{q.id, Finished, now})
 				continue
 			}
 			stay = append(stay, q)
@@ -47,7 +47,7 @@ func (w *walker) to(t time.Duration) {
 // begin opens an iteration at now with all sequences that may join.
 func (w *walker) begin(now time.Duration) {
 	for len(w.waiting) > 0 && len(w.batch) < w.max {
-		w.story = append(w.story, told{w.waiting[0].id, Admitted, now})
+		w.timeline = append(w.timeline, timed{w.waiting[0].id, Admitted, now})
 		w.batch, w.waiting = append(w.batch, w.waiting[0]), w.waiting[1:]
 	}
 	context := 0
@@ -55,7 +55,7 @@ func (w *walker) begin(now time.Duration) {
 		context += q.prompt + q.tokens
 	}
 	w.running = len(w.batch) > 0
-	w.start, w.end = now, now+w.model.Iteration(len(w.batch), context)
+	w.start, w.end = now, now+iteration(w.model, len(w.batch), context)
 }
 
 func (w *walker) arrive(now time.Duration, q *walked) {
@@ -86,4 +86,9 @@ func (w *walker) release(now time.Duration, id uint64) {
 		}
 		return
 	}
+}
+
+// iteration is how long one decode iteration of a batch with this context takes.
+func iteration(m Model, batch, context int) time.Duration {
+	return segment{model: m, batch: batch, context: int64(context)}.at(1)
 }
