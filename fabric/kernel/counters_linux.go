@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -16,48 +17,15 @@ import (
 // are from one instant, those of different nodes are not. It is an error, which names
 // the port, if a port's qdisc is gone.
 func (f *Fabric) Counters() ([]PortCounters, error) {
-	all := make([]fabric.NodeID, len(f.ns))
-	for i := range all {
-		all[i] = fabric.NodeID(i)
-	}
-	return f.CountersOf(all...)
-}
-
-// CountersOf is Counters of the given nodes, in that order.
-func (f *Fabric) CountersOf(nodes ...fabric.NodeID) ([]PortCounters, error) {
-	var out []PortCounters
-	for _, id := range nodes {
-		ns, err := f.at(id)
+	all := make([]PortCounters, 0, 2*len(f.plan.Links))
+	for i := range f.ns {
+		ports, err := f.CountersOf(fabric.NodeID(i))
 		if err != nil {
 			return nil, err
 		}
-		ports := f.plan.Ports[id]
-		start := len(out)
-		qdiscs, now, err := readQdiscs(ns)
-		if err != nil {
-			return nil, err
-		}
-		seen := make([]bool, len(ports))
-		for i := range ports {
-			out = append(out, PortCounters{Node: int(id), Port: i, At: now})
-		}
-		for _, q := range qdiscs {
-			i := portOf(q.index)
-			if i < 0 || i >= len(ports) {
-				continue
-			}
-			if q.handle == rootHandle && q.parent == shaperParent(f.delayed(ports[i])) {
-				seen[i] = true
-			}
-			out[start+i].take(q)
-		}
-		for i, port := range ports {
-			if !seen[i] {
-				return nil, fmt.Errorf("counters of %s: port %s has lost its qdisc", ns.name, port.Name)
-			}
-		}
+		all = append(all, ports...)
 	}
-	return out, nil
+	return all, nil
 }
 
 const (
@@ -67,82 +35,85 @@ const (
 	promptTries = 5
 )
 
-// readQdiscs reads a namespace's qdiscs and returns the time. It tries a few times until
-// one read takes at most promptly.
-func readQdiscs(ns *namespace) (qdiscs []qdisc, at time.Time, err error) {
+// CountersOf is Counters of one node. It tries a few times until one read takes at most
+// promptly.
+func (f *Fabric) CountersOf(id fabric.NodeID) ([]PortCounters, error) {
+	ns, err := f.at(id)
+	if err != nil {
+		return nil, err
+	}
+	ports := f.plan.Ports[id]
+	all, seen := make([]PortCounters, len(ports)), make([]bool, len(ports))
+	reset := func() { clear(all); clear(seen) }
+	var at time.Time
 	for range promptTries {
 		start := time.Now()
-		if qdiscs, err = dumpQdiscs(ns.conn); err != nil {
-			return nil, at, fmt.Errorf("counters of %s: %w", ns.name, err)
+		err := tc.Dump(ns.conn, tc.Qdisc, nl.TcMsg{}, reset, func(m tc.Message) {
+			if i := portOf(uint32(m.Ifindex)); i >= 0 && i < len(ports) {
+				all[i].take(m)
+				shapes := tc.Handle(m.Handle) == rootHandle && tc.Handle(m.Parent) == shaperParent(f.features.delays(ports[i]))
+				seen[i] = seen[i] || shapes
+			}
+		})
+		if err != nil {
+			return nil, fmt.Errorf("counters of %s: %w", ns.name, err)
 		}
 		if at = time.Now(); at.Sub(start) <= promptly {
 			break
 		}
 	}
-	return qdiscs, at, nil
+	for i, port := range ports {
+		if !seen[i] {
+			return nil, fmt.Errorf("counters of %s: port %s has lost its qdisc", ns.name, port.Name)
+		}
+		all[i].Node, all[i].Port, all[i].At = int(id), i, at
+	}
+	return all, nil
 }
 
 // take stores a qdisc's counters where they belong. The shaper has the port's, except
 // for marks, which its queues make.
-func (p *PortCounters) take(q qdisc) {
-	p.Marks += q.counters.Marks
+func (p *PortCounters) take(m tc.Message) {
+	c, handle, parent := parseStats(m.Stats), tc.Handle(m.Handle), tc.Handle(m.Parent)
+	kind := string(m.Kind)
+	if kind == "red" {
+		c.Marks = uint64(rtnl.Get[redXstats](rtnl.Find(m.Stats, nl.TCA_STATS_APP)).marked)
+		p.Marks += c.Marks
+	}
 	switch {
-	case q.handle == rootHandle:
-		marks := p.Marks
-		p.QueueCounters = q.counters
-		p.Marks = marks
-	case !q.holds:
-	case q.parent == rootHandle|minorKV:
-		p.KV = q.counters
-	case q.parent == rootHandle|minorBack:
-		p.Background = q.counters
-	case q.parent == rootHandle|minorOther:
-		p.Other = q.counters
+	case handle == rootHandle:
+		c.Marks = p.Marks
+		p.QueueCounters = c
+	case kind != "red" && kind != "bfifo" && kind != "htb": // not the planned kind
+	case parent == rootHandle|minorKV:
+		p.KV = c
+	case parent == rootHandle|minorBack:
+		p.Background = c
+	case parent == rootHandle|minorOther:
+		p.Other = c
 	}
 }
 
-// qdisc is the counters of one queueing discipline.
-type qdisc struct {
-	index          uint32
-	handle, parent tc.Handle
-	holds          bool // packets of a class: the qdisc has the planned kind
-	counters       QueueCounters
-}
-
-func dumpQdiscs(c *rtnl.Conn) (qdiscs []qdisc, err error) {
-	err = tc.Dump(c, tc.Qdisc, nl.TcMsg{}, func() { qdiscs = qdiscs[:0] }, func(m tc.Message) {
-		q := qdisc{index: uint32(m.Ifindex), handle: tc.Handle(m.Handle), parent: tc.Handle(m.Parent), counters: parseStats(m.Stats)}
-		switch string(m.Kind) {
-		case "red":
-			q.holds, q.counters.Marks = true, uint64(rtnl.U32(rtnl.Find(m.Stats, nl.TCA_STATS_APP), redXstatsMarked))
-		case "bfifo", "htb":
-			q.holds = true
-		}
-		qdiscs = append(qdiscs, q)
-	})
-	return qdiscs, err
-}
-
-// redXstatsMarked is where tc_red_xstats counts marks, after early, pdrop and other.
-const redXstatsMarked = 12
+// redXstats is tc_red_xstats.
+type redXstats struct{ early, pdrop, other, marked uint32 }
 
 // parseStats reads gnet_stats: the packet count has 64 bits only where it
-// would wrap or the kernel always sends it; gnet_stats_queue is qlen, backlog,
-// drops, requeues, overlimits.
+// would wrap or the kernel always sends it.
 func parseStats(p []byte) (c QueueCounters) {
 	wide := false
 	rtnl.Attrs(p, func(typ uint16, v []byte) {
 		switch typ {
 		case nl.TCA_STATS_BASIC:
-			c.Bytes = rtnl.U64(v, 0)
+			basic := rtnl.Get[netlink.GnetStatsBasic](v)
+			c.Bytes = basic.Bytes
 			if !wide {
-				c.Packets = uint64(rtnl.U32(v, 8))
+				c.Packets = uint64(basic.Packets)
 			}
 		case nl.TCA_STATS_PKT64:
-			c.Packets, wide = rtnl.U64(v, 0), true
+			c.Packets, wide = rtnl.Get[uint64](v), true
 		case nl.TCA_STATS_QUEUE:
-			c.BacklogPackets, c.BacklogBytes = uint64(rtnl.U32(v, 0)), uint64(rtnl.U32(v, 4))
-			c.Drops = uint64(rtnl.U32(v, 8))
+			q := rtnl.Get[netlink.GnetStatsQueue](v)
+			c.BacklogPackets, c.BacklogBytes, c.Drops = uint64(q.Qlen), uint64(q.Backlog), uint64(q.Drops)
 		}
 	})
 	return c

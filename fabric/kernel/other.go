@@ -36,9 +36,6 @@ func Inspect(context.Context, string, *fabric.Plan, Options) (Damage, error) {
 // Remove fails: it needs Linux.
 func Remove(context.Context, string, Options) (Removed, error) { return Removed{}, errNotLinux }
 
-// Missing fails: it needs Linux.
-func Missing(string, *fabric.Plan) ([]string, error) { return nil, errNotLinux }
-
 // Labs fails: it needs Linux.
 func Labs() ([]string, error) { return []string{}, errNotLinux }
 
@@ -61,7 +58,7 @@ func (f *Fabric) Verify(context.Context) error { return errNotLinux }
 func (f *Fabric) Counters() ([]PortCounters, error) { return nil, errNotLinux }
 
 // CountersOf fails: it needs Linux.
-func (f *Fabric) CountersOf(...fabric.NodeID) ([]PortCounters, error) { return nil, errNotLinux }
+func (f *Fabric) CountersOf(fabric.NodeID) ([]PortCounters, error) { return nil, errNotLinux }
 
 // Close does nothing.
 func (f *Fabric) Close() error { return nil }
@@ -74,9 +71,6 @@ func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux 
 
 // NetnsPath is empty.
 func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
-
-// NetnsInode fails: it needs Linux.
-func (f *Fabric) NetnsInode(fabric.NodeID) (uint64, error) { return 0, errNotLinux }
 
 // Path fails: it needs Linux.
 func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }

@@ -20,11 +20,11 @@ var probes = []*Probe{
 	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryShape(probeShape, false, 0))},
 	{
 		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 1)),
-		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+		Without: "background traffic is not counted apart from transfers: oracle.separation must be none",
 	},
 	{
 		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 0)),
-		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+		Without: "background traffic is not counted apart from transfers: oracle.separation must be none",
 	},
 	{Name: "hash-policy-3", Need: "CONFIG_IP_ROUTE_MULTIPATH and Linux 5.13", Required: true, Try: inScratch(tryHashPolicy)},
 	{

@@ -50,8 +50,8 @@ func shaperParent(delayed bool) tc.Handle {
 	return tc.Root
 }
 
-// delayed reports whether a port has a delay that can be emulated.
-func (f *Fabric) delayed(p *fabric.Port) bool { return f.features.Latency && p.Shape.Delay > 0 }
+// delays reports whether a port has a delay that can be emulated.
+func (f Features) delays(p *fabric.Port) bool { return f.Latency && p.Shape.Delay > 0 }
 
 // trafficClass is one leaf of a port with classes.
 type trafficClass struct {
@@ -203,20 +203,6 @@ func flowClassifier(handle uint32, queues int) []bpf.RawInstruction {
 		panic("kernel: the classifier of flows does not assemble: " + err.Error()) // all operands are constants
 	}
 	return program
-}
-
-// verifyShaping compares every port's queueing with the plan's.
-func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
-	trees, err := tc.Read(ns.conn)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range f.plan.Ports[n.ID] {
-		for _, d := range trees[ifindexOf(f.plan, p)].Diff(queueing(f.plan, &p.Shape, f.delayed(p))) {
-			diffs = append(diffs, difference(n, "port "+p.Name, "%s", d))
-		}
-	}
-	return diffs, nil
 }
 
 // tryTree makes a tree object by object on the loopback interface and returns the first error.

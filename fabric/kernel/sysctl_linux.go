@@ -128,21 +128,3 @@ func readSysctl(key string) (string, error) {
 	}
 	return strings.TrimSpace(string(b)), nil
 }
-
-// checkSysctls compares the calling thread's namespace with what a node
-// should have and returns the differences.
-func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []Difference, err error) {
-	for _, s := range sysctls(p, n, f) {
-		got, err := readSysctl(s.key)
-		if err != nil {
-			return nil, err
-		}
-		if got == "" && s.optional {
-			continue
-		}
-		if got != s.value {
-			diffs = append(diffs, difference(n, "sysctl net."+strings.ReplaceAll(s.key, "/", "."), "is %q, want %s", got, s.value))
-		}
-	}
-	return diffs, nil
-}

@@ -4,7 +4,6 @@ package tc
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -22,11 +21,6 @@ type coder struct {
 
 // head, used as an attribute's type, means a structure in front of all attributes.
 const head = 0
-
-// raw is a value's memory.
-func raw[T any](v *T) []byte {
-	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
-}
 
 // result is what a layout read; nil, without an allocation, where it did not read.
 func result[T Options](c *coder, q T) Options {
@@ -52,7 +46,7 @@ func (c *coder) store(typ uint16, p []byte) {
 	switch {
 	case c.out == nil:
 	case typ == head:
-		c.out.U8(p...)
+		c.out.Bytes(p)
 	default:
 		c.out.Attr(typ, p)
 	}
@@ -104,14 +98,14 @@ func (c *coder) bucket(rate, depth string, rate64 uint16, kernel kernelBucket, v
 		*kernel.rate = nl.TcRateSpec{Linklayer: nl.LINKLAYER_ETHERNET, CellAlign: -1, Rate: uint32(min(value.Rate, math.MaxUint32))}
 		*kernel.depth = value.Ticks()
 		if value.Rate > math.MaxUint32 {
-			c.store(rate64, raw(&value.Rate))
+			c.store(rate64, rtnl.Raw(&value.Rate))
 		}
 	case c.list != nil:
 		*c.list = append(*c.list, field{name: rate, unit: "%d bit/s", value: value.Rate, shown: value.Rate * 8},
 			field{name: depth, unit: "%d bytes", value: uint64(value.Ticks()), slack: 1, shown: uint64(value.Bytes + 0.5), depends: true})
 	default:
 		value.Rate = uint64(kernel.rate.Rate)
-		c.load(rate64, raw(&value.Rate))
+		c.load(rate64, rtnl.Raw(&value.Rate))
 		value.Bytes = float64(*kernel.depth) * TickNanoseconds * float64(value.Rate) / 1e9
 	}
 }
@@ -132,7 +126,7 @@ func (t Tree) Add(b *rtnl.Batch, index uint32, name string) {
 			m.Info = filterPrio<<16 | uint32(protocolIP)
 		}
 		b.Begin(uint16(typ), unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add "+kind+" to", name)
-		b.U8(m.Serialize()...)
+		rtnl.Put(b, m)
 		b.AttrString(nl.TCA_KIND, kind)
 		b.Nest(nl.TCA_OPTIONS)
 		o.Options.layout(&c)

@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 
 	"github.com/vishvananda/netlink/nl"
+
+	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
 // TBF lets packets of any kind pass at a rate. Its own queue is a FIFO of Limit bytes.
@@ -90,7 +92,7 @@ func (q TBF) layout(c *coder) Options {
 	c.word("limit", "%d bytes", &p.Limit, &q.Limit)
 	c.store(nl.TCA_TBF_PARMS, p.Serialize())
 	burst := uint32(q.Bucket.Bytes) // the kernel takes it before Buffer, and does not report it
-	c.store(nl.TCA_TBF_BURST, raw(&burst))
+	c.store(nl.TCA_TBF_BURST, rtnl.Raw(&burst))
 	return result(c, q)
 }
 
@@ -116,9 +118,9 @@ func (q HTBClass) layout(c *coder) Options {
 
 func (q FIFO) layout(c *coder) Options {
 	var limit uint32
-	c.load(head, raw(&limit))
+	c.load(head, rtnl.Raw(&limit))
 	c.word("limit", "%d bytes", &limit, &q.Limit)
-	c.store(head, raw(&limit))
+	c.store(head, rtnl.Raw(&limit))
 	return result(c, q)
 }
 
@@ -135,17 +137,17 @@ func (q RED) layout(c *coder) Options {
 	const parms, stab, maxP, flagBits = 1, 2, 3, 4 // attributes, which nl lacks
 	p, most := redQopt{idleCell: 10}, uint32(1<<31)
 	flags := nl.Uint32Bitfield{Selector: q.Flags}
-	c.load(parms, raw(&p))
-	c.load(flagBits, raw(&flags))
+	c.load(parms, rtnl.Raw(&p))
+	c.load(flagBits, rtnl.Raw(&flags))
 	c.word("limit", "%d bytes", &p.limit, &q.Limit)
 	c.word("marks some from", "%d bytes", &p.min, &q.MarkFrom)
 	c.word("marks from", "%d bytes", &p.max, &q.MarkAll)
 	c.byte("weight of the past", &p.weight, &q.Averaging)
 	c.word("flags", "%#x", &flags.Value, &q.Flags)
-	c.store(parms, raw(&p))
+	c.store(parms, rtnl.Raw(&p))
 	c.store(stab, redStab)
-	c.store(maxP, raw(&most))
-	c.store(flagBits, raw(&flags))
+	c.store(maxP, rtnl.Raw(&most))
+	c.store(flagBits, rtnl.Raw(&flags))
 	return result(c, q)
 }
 
@@ -155,7 +157,7 @@ func (q Netem) layout(c *coder) Options {
 	// prefers the wide one.
 	p, delay := nl.TcNetemQopt{Latency: uint32(q.Delay / TickNanoseconds)}, uint64(0)
 	c.load(head, p.Serialize())
-	c.load(latency64, raw(&delay))
+	c.load(latency64, rtnl.Raw(&delay))
 	c.wide("delay", nanoseconds, &delay, &q.Delay)
 	c.word("limit", "%d packets", &p.Limit, &q.Limit)
 	c.word("loss", "%d", &p.Loss, &q.Loss)
@@ -163,7 +165,7 @@ func (q Netem) layout(c *coder) Options {
 	c.word("duplication", "%d", &p.Duplicate, &q.Duplicate)
 	c.word("jitter", "%d", &p.Jitter, &q.Jitter)
 	c.store(head, p.Serialize())
-	c.store(latency64, raw(&delay))
+	c.store(latency64, rtnl.Raw(&delay))
 	return result(c, q)
 }
 
@@ -177,15 +179,15 @@ type u32Sel struct {
 
 func (q U32) layout(c *coder) Options {
 	sel, class := u32Sel{flags: nl.TC_U32_TERMINAL}, uint32(0)
-	c.load(nl.TCA_U32_CLASSID, raw(&class))
-	c.load(nl.TCA_U32_SEL, raw(&sel))
+	c.load(nl.TCA_U32_CLASSID, rtnl.Raw(&class))
+	c.load(nl.TCA_U32_SEL, rtnl.Raw(&sel))
 	c.word("class", "%#x", &class, &q.Class)
 	c.word("mask", "%#x", &sel.key.mask, &q.Mask)
 	c.word("value", "%#x", &sel.key.value, &q.Value)
 	c.word("offset", "%d bytes", &sel.key.offset, &q.Offset)
 	c.byte("keys", &sel.keys, &q.Keys)
-	c.store(nl.TCA_U32_CLASSID, raw(&class))
-	c.store(nl.TCA_U32_SEL, raw(&sel))
+	c.store(nl.TCA_U32_CLASSID, rtnl.Raw(&class))
+	c.store(nl.TCA_U32_SEL, rtnl.Raw(&sel))
 	return result(c, q)
 }
 
@@ -214,7 +216,7 @@ const sizeofSockFilter = 8
 
 func (q BPF) layout(c *coder) Options {
 	length := uint16(len(q.Program) / sizeofSockFilter)
-	c.store(nl.TCA_BPF_OPS_LEN, raw(&length))
+	c.store(nl.TCA_BPF_OPS_LEN, rtnl.Raw(&length))
 	c.text(nl.TCA_BPF_OPS, &q.Program)
 	return result(c, q)
 }

@@ -20,8 +20,8 @@ type Message struct {
 
 // Parse reads a payload. It treats short or malformed attributes as missing.
 func Parse(payload []byte) (m Message) {
-	copy(m.Serialize(), payload)
-	rtnl.Attrs(rtnl.Skip(payload, nl.SizeofTcMsg), func(typ uint16, v []byte) {
+	m.TcMsg, payload = rtnl.Split[nl.TcMsg](payload)
+	rtnl.Attrs(payload, func(typ uint16, v []byte) {
 		switch typ {
 		case nl.TCA_KIND:
 			m.Kind = v[:max(0, len(v)-1)]
@@ -61,10 +61,8 @@ func (m *Message) Object(t Type) (o Object, ok bool) {
 // where it is given. reset is called before each try.
 func Dump(c *rtnl.Conn, t Type, of nl.TcMsg, reset func(), fn func(Message)) error {
 	const get = unix.RTM_GETQDISC - unix.RTM_NEWQDISC
-	var b rtnl.Batch
-	b.Begin(uint16(t)+get, 0, "list", map[Type]string{Qdisc: "qdiscs", Class: "classes", Filter: "filters"}[t])
-	b.U8(of.Serialize()...)
-	return c.Dump(&b, reset, func(m rtnl.Message) { fn(Parse(m.Payload)) })
+	names := map[Type]string{Qdisc: "qdiscs", Class: "classes", Filter: "filters"}
+	return c.Dump(uint16(t)+get, names[t], of.Serialize(), reset, func(payload []byte) { fn(Parse(payload)) })
 }
 
 // Read reads the queueing of all interfaces of the connection's namespace, by index.

@@ -19,8 +19,8 @@ import (
 func readBack(tree Tree) (back Tree) {
 	var b rtnl.Batch
 	tree.Add(&b, 7, "up0")
-	b.Requests(func(typ uint16, r rtnl.Message) {
-		m := Parse(r.Payload)
+	b.Requests(func(typ uint16, payload []byte) {
+		m := Parse(payload)
 		if o, ok := m.Object(Type(typ)); ok && m.Ifindex == 7 {
 			back = append(back, o)
 		}
@@ -225,12 +225,12 @@ func TestHeadsOfListsAreNoFilters(t *testing.T) {
 	} {
 		var b rtnl.Batch
 		b.Begin(unix.RTM_NEWTFILTER, 0, "", "")
-		b.U8((&nl.TcMsg{Parent: 0x10000}).Serialize()...)
+		rtnl.Put(&b, nl.TcMsg{Parent: 0x10000})
 		b.AttrString(nl.TCA_KIND, "u32")
 		b.Nest(nl.TCA_OPTIONS)
 		options(&b)
-		b.Requests(func(typ uint16, r rtnl.Message) {
-			m := Parse(r.Payload)
+		b.Requests(func(typ uint16, payload []byte) {
+			m := Parse(payload)
 			_, ok := m.Object(Filter)
 			assert.False(t, ok, name)
 		})
@@ -241,7 +241,7 @@ func TestHeadsOfListsAreNoFilters(t *testing.T) {
 func FuzzRead(f *testing.F) {
 	var b rtnl.Batch
 	everyKind.Add(&b, 7, "up0")
-	b.Requests(func(_ uint16, m rtnl.Message) { f.Add(m.Payload) })
+	b.Requests(func(_ uint16, payload []byte) { f.Add(payload) })
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		var tree Tree
