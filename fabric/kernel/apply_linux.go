@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/vishvananda/netns"
 
@@ -24,9 +25,6 @@ type Fabric struct {
 	hashing  hashing
 }
 
-// Lab is the lab's name.
-func (f *Fabric) Lab() string { return f.lab }
-
 // Plan is what the fabric was made from.
 func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 
@@ -35,8 +33,9 @@ func (f *Fabric) Features() Features { return f.features }
 
 func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
 	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(plan, opt)}
+	f.hashing.agreed = map[hashedRoute]int{}
 	for i, name := range Names(lab, plan) {
-		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, handle: netns.None()}
+		f.ns[i] = namespace{name: name, handle: netns.None()}
 	}
 	return f
 }
@@ -79,7 +78,7 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 	if cause := ctx.Err(); cause != nil {
 		err = cause // the cancellation caused the other errors
 	}
-	undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
 	if undoErr := undo(undoing, f.ns); undoErr != nil {
 		err = errors.Join(err, fmt.Errorf("undo lab %s: %w", lab, undoErr))
@@ -153,20 +152,7 @@ func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (D
 	}
 	defer func() { _ = f.Close() }()
 	v := newVerifier(f)
-	err = onThread(func() error {
-		for i := range f.ns {
-			if !f.ns[i].handle.IsOpen() {
-				continue
-			}
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if err := v.node(fabric.NodeID(i)); err != nil {
-				return fmt.Errorf("inspect %s: %w", f.ns[i].name, err)
-			}
-		}
-		return nil
-	})
+	err = v.nodes(ctx, "inspect")
 	damage.Links = v.missing
 	for _, d := range v.diffs {
 		damage.Other = append(damage.Other, d.String())
@@ -182,10 +168,26 @@ func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error)
 		return nil, damage, err
 	}
 	f := newFabric(lab, plan, opt)
-	err := onThread(func() error {
+	err := onThread(func() (err error) {
 		for i := range f.ns {
-			if err := f.ns[i].attach(f, &damage); err != nil {
+			n := &f.ns[i]
+			path := filepath.Join(NetnsDir, n.name)
+			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+				damage.Namespaces = append(damage.Namespaces, n.name)
+				continue
+			}
+			var m marked
+			if m, n.handle, err = readMark(path); err != nil {
 				return err
+			}
+			if !m.ours(lab) || f.id != "" && m.id != f.id { // the first mark says which fabric this is
+				damage.Foreign = append(damage.Foreign, n.name)
+				n.close()
+				continue
+			}
+			f.id = m.id
+			if n.conn, err = rtnl.Open(); err != nil {
+				return n.wrap(err)
 			}
 		}
 		return nil
@@ -195,27 +197,4 @@ func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error)
 		return nil, damage, fmt.Errorf("open lab %s: %w", lab, err)
 	}
 	return f, damage, nil
-}
-
-// attach opens one namespace on onThread's thread. The first mark that is found says which
-// fabric of the lab this is.
-func (n *namespace) attach(f *Fabric, damage *Damage) error {
-	path := filepath.Join(NetnsDir, n.name)
-	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
-		damage.Namespaces = append(damage.Namespaces, n.name)
-		return nil
-	}
-	m, handle, err := readMark(path)
-	n.handle = handle
-	switch {
-	case err != nil:
-		return err
-	case !m.ours(f.lab) || f.id != "" && m.id != f.id:
-		damage.Foreign = append(damage.Foreign, n.name)
-		n.close()
-		return nil
-	}
-	f.id = m.id
-	n.conn, err = rtnl.Open()
-	return n.wrap(err)
 }

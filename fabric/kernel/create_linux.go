@@ -2,12 +2,12 @@ package kernel
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -28,14 +28,10 @@ const loIndex = 1
 const defaultWorkers = 2
 
 // newID is a lab's random identity, which distinguishes two labs of the same name.
-func newID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // documented never to fail
-	return hex.EncodeToString(b[:])
-}
+func newID() string { return fmt.Sprintf("%016x", rand.Uint64()) }
 
 // mark is the alias that names a namespace's lab and node.
-func mark(lab, id, node string) string { return markPrefix + lab + "/" + id + "/" + node }
+func mark(lab, id, node string) string { return strings.Join([]string{markPrefix, lab, id, node}, "/") }
 
 // build makes everything in the fastest order: links need both
 // namespaces, shaping must precede raising (replacing the qdisc of a raised
@@ -52,9 +48,6 @@ func (f *Fabric) build(ctx context.Context, workers int) error {
 			}
 			w.Reset()
 			step(&f.plan.Nodes[i])
-			if w.Len() == 0 {
-				continue
-			}
 			if err := f.ns[i].wrap(f.ns[i].conn.Exec(&w.Batch)); err != nil {
 				return err
 			}
@@ -96,8 +89,8 @@ func createNamespaces(ctx context.Context, f *Fabric, workers int) error {
 // its carrier, and with it its qdisc, a moment later from a kernel worker. Until then
 // it drops every packet.
 func awaitCarrier(ctx context.Context, f *Fabric) error {
-	// Usually all carrier events take a millisecond.
-	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, errNoCarrier)
+	missing := errors.New("the kernel does not report a carrier on every port")
+	ctx, cancel := context.WithTimeoutCause(ctx, 10*time.Second, missing) // usually all events take a millisecond
 	defer cancel()
 	for i := range f.ns {
 		ports := f.plan.Ports[i]
@@ -118,8 +111,6 @@ func awaitCarrier(ctx context.Context, f *Fabric) error {
 	}
 	return nil
 }
-
-var errNoCarrier = errors.New("the kernel does not report a carrier on every port")
 
 // carrying counts the ports that can send. It asks for each port separately,
 // because RTM_GETLINK first flushes a pending carrier event (Linux 6.9 and later). The
@@ -184,10 +175,8 @@ func (n *namespace) create(f *Fabric, node *fabric.Node) error {
 	if err := n.occupy(); err != nil {
 		return err
 	}
-	for _, s := range sysctls(f.plan, node, f.features) {
-		if err := writeSysctl(s); err != nil {
-			return n.wrap(err)
-		}
+	if err := writeSysctls(sysctls(f.plan, node, f.features)...); err != nil {
+		return n.wrap(err)
 	}
 	var b rtnl.Batch
 	b.Begin(unix.RTM_SETLINK, 0, "mark and raise", "lo")

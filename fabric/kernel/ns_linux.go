@@ -3,7 +3,6 @@ package kernel
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +22,6 @@ const threadNetns = "/proc/thread-self/ns/net"
 // namespace is one node's namespace, held open by a handle and a socket.
 type namespace struct {
 	name   string // in NetnsDir: LAB.NODE
-	node   string
 	handle netns.NsHandle
 	conn   *rtnl.Conn
 	// adopt is the path of a namespace that is to become this node's; empty: make one.
@@ -76,21 +74,12 @@ func onThread(fn func() error) error {
 	return inside(threadNetns, fn)
 }
 
-// enter moves the calling thread, which must be onThread's, into a namespace.
-func enter(h netns.NsHandle, name string) error {
-	if err := netns.Set(h); err != nil {
-		return fmt.Errorf("enter namespace %s: %w", name, err)
+// enter moves the calling thread, which must be onThread's, into the namespace.
+func (n *namespace) enter() error {
+	if err := netns.Set(n.handle); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", n.name, err)
 	}
 	return nil
-}
-
-// inodeOf is the inode of a namespace: /proc/PID/ns/net of a process inside has the same.
-func inodeOf(h netns.NsHandle, name string) (uint64, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(int(h), &st); err != nil {
-		return 0, fmt.Errorf("stat namespace %s: %w", name, err)
-	}
-	return st.Ino, nil
 }
 
 // marked is a namespace file and its mark; lab is empty when it has none.
@@ -107,9 +96,8 @@ func (m marked) ours(lab string) bool { return m.lab == lab && m.name == m.lab+"
 // parseMark reads "netkvlab/LAB/ID/NODE".
 func parseMark(name, alias string) marked {
 	m := marked{name: name}
-	rest, ok := strings.CutPrefix(alias, markPrefix)
-	if parts := strings.Split(rest, "/"); ok && len(parts) == 3 {
-		m.lab, m.id, m.node = parts[0], parts[1], parts[2]
+	if parts := strings.Split(alias, "/"); len(parts) == 4 && parts[0] == markPrefix {
+		m.lab, m.id, m.node = parts[1], parts[2], parts[3]
 	}
 	return m
 }
@@ -140,8 +128,12 @@ func readMark(path string) (m marked, h netns.NsHandle, err error) {
 		return m, h, fmt.Errorf("%s: %w", path, err)
 	}
 	m = parseMark(m.name, alias)
-	m.inode, err = inodeOf(h, m.name)
-	return m, h, err
+	var st unix.Stat_t
+	if err := unix.Fstat(int(h), &st); err != nil {
+		return m, h, fmt.Errorf("stat namespace %s: %w", m.name, err)
+	}
+	m.inode = st.Ino
+	return m, h, nil
 }
 
 // loAlias reads the alias of the loopback interface in the calling thread's namespace.
@@ -207,8 +199,6 @@ func Namespaces(lab string) ([]Namespace, error) {
 	})
 	return spaces, err
 }
-
-func hostPrefix(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, 32) }
 
 // errPrivateMounts means that other programs would not see a lab.
 var errPrivateMounts = errors.New("this process has mounts of its own (as under unshare -m, ip netns exec, or a service with private mounts), " +

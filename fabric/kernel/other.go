@@ -42,9 +42,6 @@ func Labs() ([]string, error) { return []string{}, errNotLinux }
 // Namespaces fails: it needs Linux.
 func Namespaces(string) ([]Namespace, error) { return []Namespace{}, errNotLinux }
 
-// Lab is empty.
-func (f *Fabric) Lab() string { return "" }
-
 // Plan is nil.
 func (f *Fabric) Plan() *fabric.Plan { return f.plan }
 

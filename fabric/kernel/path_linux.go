@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math/bits"
 	"net/netip"
 	"slices"
@@ -140,15 +141,11 @@ func (q *pathQuery) choose(candidates, which []int, hop int) error {
 		return nil
 	}
 	byPort := map[int][]int{} // egress port at this hop: candidates that leave there
-	var order []int
 	for _, c := range candidates {
 		port := q.f.plan.Egress(q.paths[c][hop]).Index
-		if byPort[port] == nil {
-			order = append(order, port)
-		}
 		byPort[port] = append(byPort[port], c)
 	}
-	if len(order) == 1 {
+	if len(byPort) == 1 {
 		return q.choose(candidates, which, hop+1)
 	}
 	in := q.f.plan.Ingress(q.paths[candidates[0]][hop-1])
@@ -164,7 +161,7 @@ func (q *pathQuery) choose(candidates, which []int, hop int) error {
 		}
 		split[chosen[k]] = append(split[chosen[k]], i)
 	}
-	for _, port := range order {
+	for _, port := range slices.Sorted(maps.Keys(byPort)) {
 		if err := q.choose(byPort[port], split[port], hop+1); err != nil {
 			return err
 		}
@@ -245,8 +242,8 @@ const (
 	refuted       = -1
 )
 
-// hashing knows for which routes multipathHash does what the kernel does. The zero
-// value trusts none. It is safe for concurrent use.
+// hashing knows for which routes multipathHash does what the kernel does. It is safe for
+// concurrent use.
 type hashing struct {
 	mu     sync.Mutex
 	agreed map[hashedRoute]int // flows confirmed so far; refuted when the kernel disagreed
@@ -263,9 +260,6 @@ type hashedRoute struct {
 func (s *hashing) count(r hashedRoute, flows int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.agreed == nil {
-		s.agreed = map[hashedRoute]int{}
-	}
 	switch {
 	case flows == refuted:
 		s.agreed[r] = refuted

@@ -33,10 +33,11 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 		return out, err
 	}
 	var r removal
+	names := map[uint64]string{} // by inode
 	err := scan(func(m marked, h netns.NsHandle) bool {
 		if m.ours(lab) {
-			r = append(r, removed{m.name, h, m.inode})
-			out.Namespaces = append(out.Namespaces, m.name)
+			r = append(r, namespace{name: m.name, handle: h})
+			out.Namespaces, names[m.inode] = append(out.Namespaces, m.name), m.name
 		}
 		return m.ours(lab)
 	})
@@ -44,7 +45,7 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	if out.Held, err = r.lastHolders(ctx, opt.Leave); err == nil {
+	if out.Held, err = lastHolders(ctx, names, opt.Leave); err == nil {
 		err = errors.Join(r.clear(out.Held), r.release(ctx, out.Held))
 	}
 	files, fileErr := removeFiles(lab, opt.Planned)
@@ -55,39 +56,24 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	if opt.Leave {
+	if opt.Leave || len(out.Held) == 0 {
 		return out, nil
 	}
-	return out, heldError(lab, out.Held)
-}
-
-func heldError(lab string, held map[string][]int) error {
-	if len(held) == 0 {
-		return nil
-	}
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		parts = append(parts, fmt.Sprintf("%s (pid %s)", name, strings.Trim(fmt.Sprint(held[name]), "[]")))
+	for _, name := range slices.Sorted(maps.Keys(out.Held)) {
+		parts = append(parts, fmt.Sprintf("%s (pid %s)", name, strings.Trim(fmt.Sprint(out.Held[name]), "[]")))
 	}
-	return fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
+	return out, fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
 }
 
 // removal is a set of namespaces to be removed, held open so that all can
 // be dropped at one instant: the kernel removes all that wait as one batch.
-type removal []removed
-
-type removed struct {
-	name   string
-	handle netns.NsHandle
-	inode  uint64
-}
+type removal []namespace
 
 // close drops the namespaces; closing twice is harmless.
 func (r removal) close() {
 	for i := range r {
-		if r[i].handle.IsOpen() {
-			_ = r[i].handle.Close()
-		}
+		r[i].close()
 	}
 }
 
@@ -96,46 +82,46 @@ func (r removal) close() {
 func (r removal) clear(held map[string][]int) error {
 	return onThread(func() error {
 		var errs []error
-		for _, n := range r {
-			if len(held[n.name]) > 0 {
-				errs = append(errs, clearNamespace(&namespace{name: n.name, handle: n.handle}))
+		for i := range r {
+			if len(held[r[i].name]) > 0 {
+				errs = append(errs, r[i].clear())
 			}
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// clearNamespace works on onThread's thread. It leaves what other programs have put into
+// clear works on onThread's thread. It leaves what other programs have put into
 // the namespace.
-func clearNamespace(n *namespace) (err error) {
-	if err := enter(n.handle, n.name); err != nil {
+func (n *namespace) clear() error {
+	if err := n.enter(); err != nil {
 		return err
 	}
-	c, err := rtnl.Open()
+	var err error
+	if n.conn, err = rtnl.Open(); err != nil {
+		return n.wrap(err)
+	}
+	links, err := dumpLinks(n.conn)
 	if err != nil {
 		return n.wrap(err)
 	}
-	defer func() { _ = c.Close() }()
-	links, err := dumpLinks(c)
-	if err != nil {
-		return n.wrap(err)
-	}
+	var b rtnl.Batch
 	for _, l := range links {
 		if !strings.HasPrefix(l.hardware, hardwarePrefix) {
 			continue
 		}
-		var b rtnl.Batch
+		b.Reset()
 		b.Begin(unix.RTM_DELLINK, 0, "delete", l.name)
 		ifinfo(&b, l.index, 0)
-		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // removed together with its other end
+		if err := n.conn.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // removed together with its other end
 			return n.wrap(err)
 		}
 	}
-	var b rtnl.Batch
+	b.Reset()
 	b.Begin(unix.RTM_SETLINK, 0, "take the mark off", "lo")
 	ifinfo(&b, loIndex, 0)
 	b.AttrString(unix.IFLA_IFALIAS, "")
-	return n.wrap(c.Exec(&b))
+	return n.wrap(n.conn.Exec(&b))
 }
 
 // release unmounts and deletes the names, drops the namespaces and waits until
@@ -225,16 +211,12 @@ func removeFiles(lab string, planned []string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// holders finds processes inside the namespaces, by name. It skips processes that end
-// meanwhile or that belong to other namespaces by then.
-func (r removal) holders() (map[string][]int, error) {
+// holders finds processes inside namespaces, which names has by inode. It skips processes
+// that end meanwhile or that belong to other namespaces by then.
+func holders(names map[uint64]string) (map[string][]int, error) {
 	held := map[string][]int{}
-	if len(r) == 0 {
+	if len(names) == 0 {
 		return held, nil
-	}
-	names := map[uint64]string{}
-	for _, n := range r {
-		names[n.inode] = n.name
 	}
 	processes, err := os.ReadDir("/proc")
 	if err != nil {
@@ -254,10 +236,10 @@ func (r removal) holders() (map[string][]int, error) {
 }
 
 // lastHolders waits a moment for processes that are ending, unless they may stay.
-func (r removal) lastHolders(ctx context.Context, leave bool) (map[string][]int, error) {
+func lastHolders(ctx context.Context, names map[uint64]string, leave bool) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
-		held, err := r.holders()
+		held, err := holders(names)
 		if err != nil || len(held) == 0 || leave || time.Since(start) > moment {
 			return held, err
 		}
@@ -306,14 +288,10 @@ func (w *watch) close() {
 	}
 }
 
-// goneTime is how long the kernel may take: a thousand links take a second on a busy
-// host. If it takes longer, something holds the namespace.
-const goneTime = 15 * time.Second
-
-var errStillHeld = errors.New("an open descriptor or socket somewhere holds a namespace")
-
+// wait gives the kernel time enough: a thousand links take a second on a busy host.
 func (w *watch) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, goneTime, errStillHeld)
+	held := errors.New("an open descriptor or socket somewhere holds a namespace")
+	ctx, cancel := context.WithTimeoutCause(ctx, 15*time.Second, held)
 	defer cancel()
 	for {
 		select {
@@ -335,16 +313,15 @@ func undo(ctx context.Context, spaces []namespace) error {
 	var r removal
 	var files []string
 	others := map[string][]int{} // the owner decides how long an adopted namespace exists
-	for i := range spaces {
-		n := &spaces[i]
-		switch {
-		case n.made.mount:
+	for _, n := range spaces {
+		if n.made.mount {
+			r = append(r, n) // which owns the handles now
 			if n.adopt != "" {
 				others[n.name] = []int{0}
 			}
-			r = append(r, removed{name: n.name, handle: n.handle})
-			n.handle = netns.None() // r owns the handle now
-		case n.made.file:
+			continue
+		}
+		if n.made.file {
 			files = append(files, n.name)
 		}
 		n.close()

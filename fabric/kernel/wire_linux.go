@@ -21,11 +21,15 @@ const createNew = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 // at the upper. The ends must differ: the kernel delays a carrier event by
 // up to a second where an interface and its peer have the same index.
 func ifindexOf(plan *fabric.Plan, p *fabric.Port) uint32 {
-	index := uint32(2*p.Index + loIndex + 1)
+	return uint32(2*p.Index+loIndex+1) + endOf(plan, p)
+}
+
+// endOf is 0 at the lower end of a port's link, 1 at the upper.
+func endOf(plan *fabric.Plan, p *fabric.Port) uint32 {
 	if plan.HopOf(p).Reverse {
-		index++
+		return 1
 	}
-	return index
+	return 0
 }
 
 // portOf is the number of the port with an interface index, -1 for lo.
@@ -43,12 +47,7 @@ const hardwarePrefix = "\x02\x4b"
 // be permanent. Then no ARP request delays a first packet, and
 // counters contain only the lab's traffic.
 func hardwareAddr(plan *fabric.Plan, p *fabric.Port) []byte {
-	end := byte(0)
-	if plan.HopOf(p).Reverse {
-		end = 1
-	}
-	l := uint32(p.Link)
-	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(l >> 16), byte(l >> 8), byte(l), end}
+	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(p.Link >> 16), byte(p.Link >> 8), byte(p.Link), byte(endOf(plan, p))}
 }
 
 // ifinfo appends an ifinfomsg; flags are set, other flags remain as they are.
@@ -103,7 +102,7 @@ func (w *wiring) ports(n *fabric.Node) {
 		ifinfo(&w.Batch, index, unix.IFF_UP)
 	}
 	for _, a := range n.Addrs {
-		w.addr(loIndex, hostPrefix(a))
+		w.addr(loIndex, netip.PrefixFrom(a, 32))
 	}
 }
 
@@ -119,9 +118,8 @@ func (w *wiring) routes(n *fabric.Node) {
 	for _, port := range w.f.plan.Ports[n.ID] {
 		peer := w.f.plan.Peer(port)
 		w.Begin(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour", peer.Addr.Addr().String())
-		rtnl.Put(&w.Batch, unix.NdMsg{
-			Family: unix.AF_INET, Ifindex: int32(ifindexOf(w.f.plan, port)), State: unix.NUD_PERMANENT, Type: unix.RTN_UNICAST,
-		})
+		index := int32(ifindexOf(w.f.plan, port))
+		rtnl.Put(&w.Batch, unix.NdMsg{Family: unix.AF_INET, Ifindex: index, State: unix.NUD_PERMANENT, Type: unix.RTN_UNICAST})
 		w.AttrAddr(unix.NDA_DST, peer.Addr.Addr())
 		w.Attr(unix.NDA_LLADDR, hardwareAddr(w.f.plan, peer))
 	}
@@ -146,13 +144,11 @@ func tableOf(table int) uint32 {
 }
 
 func (w *wiring) route(n *fabric.Node, r *fabric.Route) {
-	table := tableOf(r.Table)
+	table, bits := tableOf(r.Table), uint8(r.Dst.Bits())
 	w.Begin(unix.RTM_NEWROUTE, createNew, "add route to", r.Dst.String())
-	rtnl.Put(&w.Batch, unix.RtMsg{
-		Family: unix.AF_INET, Dst_len: uint8(r.Dst.Bits()), Table: uint8(table), Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST,
-	})
+	rtnl.Put(&w.Batch, unix.RtMsg{Family: unix.AF_INET, Dst_len: bits, Table: uint8(table), Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST})
 	w.AttrU32(unix.RTA_TABLE, table)
-	if r.Dst.Bits() > 0 {
+	if bits > 0 {
 		w.AttrAddr(unix.RTA_DST, r.Dst.Addr())
 	}
 	if r.Src.IsValid() {

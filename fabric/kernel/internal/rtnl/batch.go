@@ -34,9 +34,6 @@ type op struct {
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() { b.buf, b.ops, b.nests = b.buf[:0], b.ops[:0], b.nests[:0] }
 
-// Len is the number of requests.
-func (b *Batch) Len() int { return len(b.ops) }
-
 // Requests calls fn for each request with its type, as the kernel will see it.
 func (b *Batch) Requests(fn func(typ uint16, payload []byte)) {
 	b.finish()

@@ -37,27 +37,6 @@ type Conn struct {
 	kernel unix.SockaddrNetlink
 }
 
-// OpError is a request that the kernel refused.
-type OpError struct {
-	What, Object string
-	Errno        syscall.Errno
-	Text         string // the kernel's own words, if it gave any
-}
-
-func (e *OpError) Error() string {
-	s := strings.TrimSpace(e.What + " " + e.Object)
-	if e.Text != "" {
-		return fmt.Sprintf("%s: %v (kernel: %s)", s, e.Errno, strings.TrimSuffix(e.Text, "."))
-	}
-	return fmt.Sprintf("%s: %v", s, e.Errno)
-}
-
-// Unwrap gives the errno.
-func (e *OpError) Unwrap() error { return e.Errno }
-
-// ErrDumpInterrupted means that a table kept changing while it was read.
-var ErrDumpInterrupted = errors.New("dump interrupted by concurrent changes")
-
 // Open makes a socket in the calling thread's network namespace.
 func Open() (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
@@ -88,14 +67,14 @@ func (c *Conn) Close() error {
 }
 
 // Exec sends all requests of a batch and waits until the kernel has done them.
-// All are tried; the errors of refused requests are joined, each an *OpError.
+// All are tried; the errors of refused requests are joined, each with its errno.
 func (c *Conn) Exec(b *Batch) error {
 	return c.inParts(b, func(at, end int) bool { return b.endOf(end)-b.ops[at].start <= sendBytes }, nil)
 }
 
 // Query sends requests that have one answer each, and calls fn for each answer
-// with the request's position. A request that the kernel refuses gives an
-// *OpError; all are joined. A payload is valid until fn returns.
+// with the request's position. The errors of refused requests are joined. A payload
+// is valid until fn returns.
 func (c *Conn) Query(b *Batch, fn func(i int, payload []byte)) error {
 	return c.inParts(b, func(at, end int) bool { return end-at < queryChunk }, fn)
 }
@@ -166,7 +145,7 @@ func (c *Conn) Dump(typ uint16, what string, header []byte, reset func(), fn fun
 			return err
 		}
 	}
-	return b.ops[0].failure(ErrDumpInterrupted)
+	return b.ops[0].failure(errors.New("dump interrupted by concurrent changes"))
 }
 
 // lockedExchange sends requests [at, end) at once and gives every answer to fn with its
@@ -229,15 +208,19 @@ func (c *Conn) lockedReceive(fn func(h unix.NlMsghdr, payload []byte)) error {
 
 func (o op) failure(err error) error { return fmt.Errorf("%s %s: %w", o.what, o.object, err) }
 
-// refusal is the *OpError in an answer; nil when it is an acknowledgement.
+// refusal is the error in an answer; nil when it is an acknowledgement.
 func (o op) refusal(h unix.NlMsghdr, payload []byte) error {
 	errno, text := parseError(h, payload)
-	if errno == 0 {
+	switch {
+	case errno == 0:
 		return nil
+	case text != "":
+		return fmt.Errorf("%s %s: %w (kernel: %s)", o.what, o.object, errno, strings.TrimSuffix(text, "."))
 	}
-	return &OpError{What: o.what, Object: o.object, Errno: errno, Text: text}
+	return o.failure(errno)
 }
 
+// parseError reads the errno and the kernel's own words, if it gave any.
 func parseError(h unix.NlMsghdr, payload []byte) (syscall.Errno, string) {
 	e, rest := Split[unix.NlMsgerr](payload)
 	if len(payload) < unix.SizeofNlMsgerr-unix.NLMSG_HDRLEN {
