@@ -174,8 +174,8 @@ func (v *verifier) neighbours(ns *namespace, n *fabric.Node) error {
 	}
 	for _, p := range v.f.plan.Ports[n.ID] {
 		peer := v.f.plan.Peer(p)
-		addr := peer.Addr.Addr()
-		v.compare(n, "port "+p.Name, "neighbour "+addr.String()+" has hardware address %x, want %x", have[addr], string(hardwareAddr(v.f.plan, peer)))
+		addr, want := peer.Addr.Addr(), string(hardwareAddr(v.f.plan, peer))
+		v.compare(n, "port "+p.Name, "neighbour "+addr.String()+" has hardware address %x, want %x", have[addr], want)
 	}
 	return nil
 }

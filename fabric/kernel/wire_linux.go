@@ -144,11 +144,12 @@ func tableOf(table int) uint32 {
 }
 
 func (w *wiring) route(n *fabric.Node, r *fabric.Route) {
-	table, bits := tableOf(r.Table), uint8(r.Dst.Bits())
+	table, header := tableOf(r.Table), unix.RtMsg{Family: unix.AF_INET, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST}
+	header.Table, header.Dst_len = uint8(table), uint8(r.Dst.Bits())
 	w.Begin(unix.RTM_NEWROUTE, createNew, "add route to", r.Dst.String())
-	rtnl.Put(&w.Batch, unix.RtMsg{Family: unix.AF_INET, Dst_len: bits, Table: uint8(table), Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST})
+	rtnl.Put(&w.Batch, header)
 	w.AttrU32(unix.RTA_TABLE, table)
-	if bits > 0 {
+	if header.Dst_len > 0 {
 		w.AttrAddr(unix.RTA_DST, r.Dst.Addr())
 	}
 	if r.Src.IsValid() {
