@@ -56,7 +56,7 @@ func TestNamespacesOfOthersAreAdoptedWhereTheyAre(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Verify(t.Context()), "wired like the fabric's own")
 	for id, want := range inodes {
-		got, err := f.NetnsInode(id)
+		got, err := inodeOf(f.NetnsPath(id))
 		require.NoError(t, err)
 		assert.Equal(t, want, got)
 	}

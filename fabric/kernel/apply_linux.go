@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
@@ -23,12 +22,8 @@ type Fabric struct {
 	plan     *fabric.Plan
 	ns       []namespace // by NodeID
 	features Features
-	// foresight records for which routes the switches' choice can be computed.
-	foresight foresight
+	hashing  hashing
 }
-
-// Lab is the lab's name.
-func (f *Fabric) Lab() string { return f.lab }
 
 // Plan is what the fabric was made from.
 func (f *Fabric) Plan() *fabric.Plan { return f.plan }
@@ -38,8 +33,9 @@ func (f *Fabric) Features() Features { return f.features }
 
 func newFabric(lab string, plan *fabric.Plan, opt Options) *Fabric {
 	f := &Fabric{lab: lab, plan: plan, ns: make([]namespace, len(plan.Nodes)), features: detectFeatures(plan, opt)}
+	f.hashing.agreed = map[hashedRoute]int{}
 	for i, name := range Names(lab, plan) {
-		f.ns[i] = namespace{name: name, node: plan.Nodes[i].Name, handle: netns.None()}
+		f.ns[i] = namespace{name: name, handle: netns.None()}
 	}
 	return f
 }
@@ -75,129 +71,19 @@ func Apply(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fa
 			return nil, fmt.Errorf("journal of lab %s: %w", lab, err)
 		}
 	}
-	err := f.build(ctx, opt)
+	err := f.build(ctx, opt.Workers)
 	if err == nil {
 		return f, nil
 	}
 	if cause := ctx.Err(); cause != nil {
 		err = cause // the cancellation caused the other errors
 	}
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 	defer cancel()
-	if undoErr := f.undo(undo); undoErr != nil {
+	if undoErr := undo(undoing, f.ns); undoErr != nil {
 		err = errors.Join(err, fmt.Errorf("undo lab %s: %w", lab, undoErr))
 	}
 	return nil, err
-}
-
-// build makes everything in the fastest order: links need both
-// namespaces, shaping must precede raising (replacing the qdisc of a raised
-// link costs a grace period), routes need both ends up.
-func (f *Fabric) build(ctx context.Context, opt Options) error {
-	if err := f.createNamespaces(ctx, opt.Workers); err != nil {
-		return err
-	}
-	for _, step := range []func(b *rtnl.Batch, n *fabric.Node){f.linksOf, f.portsOf, f.routesOf} {
-		var b rtnl.Batch
-		for i := range f.plan.Nodes {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			b.Reset()
-			step(&b, &f.plan.Nodes[i])
-			if b.Len() == 0 {
-				continue
-			}
-			if err := f.ns[i].conn.Exec(&b); err != nil {
-				return fmt.Errorf("namespace %s: %w", f.ns[i].name, err)
-			}
-		}
-	}
-	return f.awaitCarrier(ctx)
-}
-
-func (f *Fabric) linksOf(b *rtnl.Batch, n *fabric.Node) {
-	for _, port := range f.plan.Ports[n.ID] {
-		if l := &f.plan.Links[port.Link]; l.A.Node == n.ID {
-			addVeth(b, f.plan, l, f.ns[l.B.Node].handle)
-		}
-	}
-}
-
-func (f *Fabric) portsOf(b *rtnl.Batch, n *fabric.Node) {
-	for _, port := range f.plan.Ports[n.ID] {
-		index := ifindexOf(f.plan, port)
-		queueing(f.plan, &port.Shape, f.delayed(port)).Add(b, index, port.Name)
-		addAddr(b, index, port.Addr)
-		setUp(b, f.plan, port)
-	}
-	for _, a := range n.Addrs {
-		addAddr(b, loIndex, hostPrefix(a))
-	}
-}
-
-func (f *Fabric) routesOf(b *rtnl.Batch, n *fabric.Node) {
-	for _, port := range f.plan.Ports[n.ID] {
-		addNeighbour(b, f.plan, port)
-	}
-	for i := range n.Routes {
-		addRoute(b, f.plan, n, &n.Routes[i])
-	}
-	for _, r := range n.Rules {
-		addRule(b, r)
-	}
-}
-
-// awaitCarrier waits until every port has its carrier. The end that is raised first gets
-// its carrier, and with it its qdisc, a moment later from a kernel worker. Until then
-// it drops every packet.
-func (f *Fabric) awaitCarrier(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, carrierTime, errNoCarrier)
-	defer cancel()
-	for i := range f.ns {
-		want := len(f.plan.Ports[i])
-		for wait := 50 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
-			up, err := f.carrying(fabric.NodeID(i))
-			if err != nil {
-				return fmt.Errorf("namespace %s: %w", f.ns[i].name, err)
-			}
-			if up >= want {
-				break
-			}
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("namespace %s: %d of %d ports: %w", f.ns[i].name, up, want, context.Cause(ctx))
-			case <-time.After(wait):
-			}
-		}
-	}
-	return nil
-}
-
-// carrierTime is how long all carrier events may take; usually they take a millisecond.
-const carrierTime = 10 * time.Second
-
-var errNoCarrier = errors.New("the kernel does not report a carrier on every port")
-
-// operUp is IF_OPER_UP of linux/if.h.
-const operUp = 6
-
-// carrying counts the ports of a node that can send. It asks for each port separately,
-// because RTM_GETLINK first flushes a pending carrier event (Linux 6.9 and later). The
-// kernel's worker handles 100 to 200 events per second once more are waiting than it takes
-// at a time, so a busy host would wait ten seconds for a fabric of 1800 ports.
-func (f *Fabric) carrying(node fabric.NodeID) (n int, err error) {
-	var b rtnl.Batch
-	for _, port := range f.plan.Ports[node] {
-		b.Begin(unix.RTM_GETLINK, 0, "look at", port.Name)
-		ifinfo(&b, ifindexOf(f.plan, port), 0)
-	}
-	err = f.ns[node].conn.Query(&b, func(_ int, m rtnl.Message) {
-		if l := parseLink(m.Payload); l.carries() {
-			n++
-		}
-	})
-	return n, err
 }
 
 // Close frees the descriptors and leaves the fabric standing.
@@ -238,12 +124,77 @@ func (f *Fabric) NetnsPath(node fabric.NodeID) string {
 	return filepath.Join(NetnsDir, f.ns[node].name)
 }
 
-// NetnsInode is the inode of a node's namespace: /proc/PID/ns/net of a process
-// inside has the same.
-func (f *Fabric) NetnsInode(node fabric.NodeID) (uint64, error) {
-	ns, err := f.at(node)
-	if err != nil {
-		return 0, err
+// Open attaches to a standing lab. It fails with a *DamagedError when a
+// planned namespace is missing or carries another mark. It does not check the
+// namespaces' contents (Verify does).
+func Open(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (*Fabric, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	return inodeOf(ns.handle, ns.name)
+	f, damage, err := attach(lab, plan, opt)
+	if err != nil {
+		return nil, err
+	}
+	if !damage.None() {
+		_ = f.Close() // never fails
+		return nil, &DamagedError{Lab: lab, Damage: damage}
+	}
+	return f, nil
+}
+
+// Inspect lists what a standing lab lacks compared with its plan: namespaces, interfaces,
+// and what Verify finds in the rest. A complete lab has no damage; an
+// absent one lacks all its namespaces.
+func Inspect(ctx context.Context, lab string, plan *fabric.Plan, opt Options) (Damage, error) {
+	f, damage, err := attach(lab, plan, opt)
+	if err != nil {
+		return damage, err
+	}
+	defer func() { _ = f.Close() }()
+	v := newVerifier(f)
+	err = v.nodes(ctx, "inspect")
+	damage.Links = v.missing
+	for _, d := range v.diffs {
+		damage.Other = append(damage.Other, d.String())
+	}
+	return damage, err
+}
+
+// attach opens the namespaces that a lab has and lists those that it lacks: about 0.1 ms
+// per node.
+func attach(lab string, plan *fabric.Plan, opt Options) (*Fabric, Damage, error) {
+	var damage Damage
+	if err := checkLab(lab); err != nil {
+		return nil, damage, err
+	}
+	f := newFabric(lab, plan, opt)
+	err := onThread(func() (err error) {
+		for i := range f.ns {
+			n := &f.ns[i]
+			path := filepath.Join(NetnsDir, n.name)
+			if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+				damage.Namespaces = append(damage.Namespaces, n.name)
+				continue
+			}
+			var m marked
+			if m, n.handle, err = readMark(path); err != nil {
+				return err
+			}
+			if !m.ours(lab) || f.id != "" && m.id != f.id { // the first mark says which fabric this is
+				damage.Foreign = append(damage.Foreign, n.name)
+				n.close()
+				continue
+			}
+			f.id = m.id
+			if n.conn, err = rtnl.Open(); err != nil {
+				return n.wrap(err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		_ = f.Close() // never fails
+		return nil, damage, fmt.Errorf("open lab %s: %w", lab, err)
+	}
+	return f, damage, nil
 }

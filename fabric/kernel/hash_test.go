@@ -47,9 +47,9 @@ func TestHashesAreSharedOutEvenlyAndInOrder(t *testing.T) {
 // Confirmed counts the routes whose choice is computed, and those where the kernel was
 // found to choose otherwise.
 func (f *Fabric) Confirmed() (confirmed, refutedRoutes int) {
-	f.foresight.mu.Lock()
-	defer f.foresight.mu.Unlock()
-	for _, n := range f.foresight.agreed {
+	f.hashing.mu.Lock()
+	defer f.hashing.mu.Unlock()
+	for _, n := range f.hashing.agreed {
 		switch {
 		case n == refuted:
 			refutedRoutes++

@@ -116,6 +116,13 @@ func mustRemove(tb testing.TB, name string) kernel.Removed {
 	return gone
 }
 
+// inodeOf is the inode of the namespace that is mounted at a path.
+func inodeOf(path string) (uint64, error) {
+	var st unix.Stat_t
+	err := unix.Stat(path, &st)
+	return st.Ino, err
+}
+
 // mustRun runs a command on the host and returns what it printed. It works in
 // clean-ups too, when the test's context is over.
 func mustRun(tb testing.TB, name string, args ...string) string {

@@ -3,8 +3,14 @@ package kernel
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/prometheus/procfs"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
@@ -16,7 +22,6 @@ const threadNetns = "/proc/thread-self/ns/net"
 // namespace is one node's namespace, held open by a handle and a socket.
 type namespace struct {
 	name   string // in NetnsDir: LAB.NODE
-	node   string
 	handle netns.NsHandle
 	conn   *rtnl.Conn
 	// adopt is the path of a namespace that is to become this node's; empty: make one.
@@ -34,6 +39,14 @@ func (n *namespace) close() {
 	if n.handle.IsOpen() {
 		_ = n.handle.Close()
 	}
+}
+
+// wrap names the namespace in an error; nil remains nil.
+func (n *namespace) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("namespace %s: %w", n.name, err)
 }
 
 // inside runs fn on a locked thread in the namespace at path, and waits for it. fn may
@@ -61,19 +74,165 @@ func onThread(fn func() error) error {
 	return inside(threadNetns, fn)
 }
 
-// enter moves the calling thread, which must be onThread's, into a namespace.
-func enter(h netns.NsHandle, name string) error {
-	if err := netns.Set(h); err != nil {
-		return fmt.Errorf("enter namespace %s: %w", name, err)
+// enter moves the calling thread, which must be onThread's, into the namespace.
+func (n *namespace) enter() error {
+	if err := netns.Set(n.handle); err != nil {
+		return fmt.Errorf("enter namespace %s: %w", n.name, err)
 	}
 	return nil
 }
 
-// inodeOf is the inode of a namespace: /proc/PID/ns/net of a process inside has the same.
-func inodeOf(h netns.NsHandle, name string) (uint64, error) {
+// marked is a namespace file and its mark; lab is empty when it has none.
+type marked struct {
+	name          string
+	lab, id, node string
+	inode         uint64
+}
+
+// ours reports whether the mark belongs to the name: a namespace of ours that
+// someone bound to a second name is not ours under that one.
+func (m marked) ours(lab string) bool { return m.lab == lab && m.name == m.lab+"."+m.node }
+
+// parseMark reads "netkvlab/LAB/ID/NODE".
+func parseMark(name, alias string) marked {
+	m := marked{name: name}
+	if parts := strings.Split(alias, "/"); len(parts) == 4 && parts[0] == markPrefix {
+		m.lab, m.id, m.node = parts[1], parts[2], parts[3]
+	}
+	return m
+}
+
+// isNamespace reports whether a path is a mounted namespace.
+func isNamespace(path string) bool { return ns.IsNSorErr(path) == nil }
+
+// readMark opens a namespace file, enters it with the calling thread, which must be
+// onThread's, and reads the mark. Files that are no network namespaces have none. The
+// caller closes the handle.
+func readMark(path string) (m marked, h netns.NsHandle, err error) {
+	m, h = marked{name: filepath.Base(path)}, netns.None()
+	if !isNamespace(path) {
+		return m, h, nil
+	}
+	if h, err = netns.GetFromPath(path); errors.Is(err, unix.ENOENT) {
+		return m, h, nil
+	} else if err != nil {
+		return m, h, fmt.Errorf("open %s: %w", path, err)
+	}
+	if err := netns.Set(h); errors.Is(err, unix.EINVAL) {
+		return m, h, nil // a namespace of another type
+	} else if err != nil {
+		return m, h, fmt.Errorf("enter %s: %w", path, err)
+	}
+	alias, err := loAlias()
+	if err != nil {
+		return m, h, fmt.Errorf("%s: %w", path, err)
+	}
+	m = parseMark(m.name, alias)
 	var st unix.Stat_t
 	if err := unix.Fstat(int(h), &st); err != nil {
-		return 0, fmt.Errorf("stat namespace %s: %w", name, err)
+		return m, h, fmt.Errorf("stat namespace %s: %w", m.name, err)
 	}
-	return st.Ino, nil
+	m.inode = st.Ino
+	return m, h, nil
+}
+
+// loAlias reads the alias of the loopback interface in the calling thread's namespace.
+func loAlias() (string, error) {
+	lo, err := netlink.LinkByIndex(loIndex)
+	if err != nil {
+		return "", fmt.Errorf("read the alias of lo: %w", err)
+	}
+	return lo.Attrs().Alias, nil
+}
+
+// scan calls fn for each named namespace that carries a mark, sorted by name. fn returns
+// whether it takes over the handle. Namespaces that cannot be read are left out, because
+// nothing shows that they are ours.
+func scan(fn func(m marked, h netns.NsHandle) (taken bool)) error {
+	entries, err := os.ReadDir(NetnsDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("list namespaces: %w", err)
+	}
+	if len(entries) == 0 {
+		return nil // this needs no rights
+	}
+	err = onThread(func() error {
+		for _, e := range entries {
+			m, h, err := readMark(filepath.Join(NetnsDir, e.Name()))
+			if (err != nil || m.lab == "" || !fn(m, h)) && h.IsOpen() {
+				_ = h.Close()
+			}
+		}
+		return nil
+	})
+	if errors.Is(err, unix.EPERM) {
+		err = fmt.Errorf("%w (this needs root)", err)
+	}
+	return err
+}
+
+// Labs lists the labs that have at least one namespace, sorted.
+func Labs() ([]string, error) {
+	labs := []string{}
+	err := scan(func(m marked, _ netns.NsHandle) bool {
+		if m.ours(m.lab) {
+			labs = append(labs, m.lab)
+		}
+		return false
+	})
+	slices.Sort(labs)
+	return slices.Compact(labs), err
+}
+
+// Namespaces lists the namespaces that carry a lab's mark, sorted by name;
+// empty when there are none.
+func Namespaces(lab string) ([]Namespace, error) {
+	if err := checkLab(lab); err != nil {
+		return nil, err
+	}
+	spaces := []Namespace{}
+	err := scan(func(m marked, _ netns.NsHandle) bool {
+		if m.ours(lab) {
+			spaces = append(spaces, Namespace{Name: m.name, Node: m.node, Path: filepath.Join(NetnsDir, m.name), Inode: m.inode})
+		}
+		return false
+	})
+	return spaces, err
+}
+
+// errPrivateMounts means that other programs would not see a lab.
+var errPrivateMounts = errors.New("this process has mounts of its own (as under unshare -m, ip netns exec, or a service with private mounts), " +
+	"and names of namespaces are mounts: no other program would find the lab's; " +
+	"use the host's mounts, as in `nsenter --mount=/proc/1/ns/mnt netkvlab up SCENARIO`")
+
+// CheckMounts refuses a process whose namespaces would have names that other programs do
+// not see: it is in a separate mount namespace, which does not propagate its mounts to
+// that of the first process. Where /proc does not show this, nothing is refused.
+func CheckMounts() error {
+	if proc, err := procfs.NewDefaultFS(); err == nil && !visible(proc) {
+		return fmt.Errorf("%s: %w", NetnsDir, errPrivateMounts)
+	}
+	return nil
+}
+
+// visible reports whether the first process sees what this one mounts in NetnsDir. By their
+// mountinfo (proc(5)), they must have the same mount there, or two mounts of one peer
+// group. A mount's ID is the same in all mount namespaces.
+func visible(proc procfs.FS) bool {
+	own, errOwn := proc.GetMounts()
+	first, errFirst := proc.GetProcMounts(1)
+	var mine *procfs.MountInfo // that contains the folder: the last of several at one path
+	for _, m := range own {
+		inside := m.MountPoint == NetnsDir || m.MountPoint == "/" || strings.HasPrefix(NetnsDir, m.MountPoint+"/")
+		if inside && (mine == nil || len(m.MountPoint) >= len(mine.MountPoint)) {
+			mine = m
+		}
+	}
+	if errOwn != nil || errFirst != nil || mine == nil {
+		return true // this is unknown; the root folder may be no mount
+	}
+	return slices.ContainsFunc(first, func(m *procfs.MountInfo) bool {
+		group := m.OptionalFields["shared"]
+		return m.MountID == mine.MountID || group != "" && group == mine.OptionalFields["shared"]
+	})
 }

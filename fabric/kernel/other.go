@@ -36,17 +36,11 @@ func Inspect(context.Context, string, *fabric.Plan, Options) (Damage, error) {
 // Remove fails: it needs Linux.
 func Remove(context.Context, string, Options) (Removed, error) { return Removed{}, errNotLinux }
 
-// Missing fails: it needs Linux.
-func Missing(string, *fabric.Plan) ([]string, error) { return nil, errNotLinux }
-
 // Labs fails: it needs Linux.
 func Labs() ([]string, error) { return []string{}, errNotLinux }
 
 // Namespaces fails: it needs Linux.
 func Namespaces(string) ([]Namespace, error) { return []Namespace{}, errNotLinux }
-
-// Lab is empty.
-func (f *Fabric) Lab() string { return "" }
 
 // Plan is nil.
 func (f *Fabric) Plan() *fabric.Plan { return f.plan }
@@ -61,7 +55,7 @@ func (f *Fabric) Verify(context.Context) error { return errNotLinux }
 func (f *Fabric) Counters() ([]PortCounters, error) { return nil, errNotLinux }
 
 // CountersOf fails: it needs Linux.
-func (f *Fabric) CountersOf(...fabric.NodeID) ([]PortCounters, error) { return nil, errNotLinux }
+func (f *Fabric) CountersOf(fabric.NodeID) ([]PortCounters, error) { return nil, errNotLinux }
 
 // Close does nothing.
 func (f *Fabric) Close() error { return nil }
@@ -74,9 +68,6 @@ func (f *Fabric) Slots(Flow, []uint16) ([]int, error) { return nil, errNotLinux 
 
 // NetnsPath is empty.
 func (f *Fabric) NetnsPath(fabric.NodeID) string { return "" }
-
-// NetnsInode fails: it needs Linux.
-func (f *Fabric) NetnsInode(fabric.NodeID) (uint64, error) { return 0, errNotLinux }
 
 // Path fails: it needs Linux.
 func (f *Fabric) Path(Flow) (fabric.Path, error) { return nil, errNotLinux }

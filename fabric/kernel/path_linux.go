@@ -1,9 +1,15 @@
 package kernel
 
 import (
+	"encoding/binary"
 	"fmt"
+	"maps"
+	"math/bits"
 	"net/netip"
+	"slices"
+	"sync"
 
+	"github.com/dchest/siphash"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -22,33 +28,15 @@ type fiveTuple struct {
 // switches with several next hops are asked, so it costs at most two requests of
 // about 7 us.
 func (f *Fabric) Path(fl Flow) (fabric.Path, error) {
-	paths, tuple, err := f.resolve(fl)
+	q, err := newPathQuery(f, fl)
 	if err != nil {
 		return nil, err
 	}
-	slots, err := f.slots(paths, []fiveTuple{tuple}, f.nextPorts)
+	slots, err := q.run([]fiveTuple{q.first}, q.lookUp)
 	if err != nil {
 		return nil, err
 	}
-	return paths[slots[0]], nil
-}
-
-// resolve finds the equal-cost paths of a flow and its addresses.
-func (f *Fabric) resolve(fl Flow) ([]fabric.Path, fiveTuple, error) {
-	for _, id := range []fabric.NodeID{fl.Src, fl.Dst} {
-		if _, err := f.at(id); err != nil {
-			return nil, fiveTuple{}, err
-		}
-	}
-	paths := f.plan.NICPaths(fl.Src, fl.Dst, fl.SrcNIC, fl.DstNIC)
-	src, dst := &f.plan.Nodes[fl.Src], &f.plan.Nodes[fl.Dst]
-	if len(paths) == 0 {
-		return nil, fiveTuple{}, fmt.Errorf("no path from %s NIC %d to %s NIC %d", src.Name, fl.SrcNIC, dst.Name, fl.DstNIC)
-	}
-	if fl.Proto == 0 {
-		fl.Proto = unix.IPPROTO_TCP
-	}
-	return paths, fiveTuple{src: src.Addrs[fl.SrcNIC], dst: dst.Addrs[fl.DstNIC], proto: fl.Proto, sport: fl.SrcPort, dport: fl.DstPort}, nil
+	return q.paths[slots[0]], nil
 }
 
 // PathPorts finds source ports by path: ports[k] holds want ports, ascending, from
@@ -57,23 +45,23 @@ func (f *Fabric) resolve(fl Flow) ([]fabric.Path, fiveTuple, error) {
 // Paths are computed where the kernel is known to choose as computed, and looked up in
 // the kernel elsewhere.
 func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
-	paths, tuple, err := f.resolve(first)
+	q, err := newPathQuery(f, first)
 	if err != nil {
 		return nil, err
 	}
-	ports = make([][]uint16, len(paths))
-	missing := want * len(paths)
+	ports = make([][]uint16, len(q.paths))
+	missing := want * len(q.paths)
 	for next := int(max(first.SrcPort, 1)); missing > 0; {
 		flows := make([]fiveTuple, 0, 2*missing)
 		for ; len(flows) < 2*missing && next <= 65535; next++ {
-			tuple.sport = uint16(next)
-			flows = append(flows, tuple)
+			flows = append(flows, q.first)
+			flows[len(flows)-1].sport = uint16(next)
 		}
 		if len(flows) == 0 {
 			return nil, fmt.Errorf("source ports %d..65535 from %s to %s port %d: %d paths lack %d of %d ports each: begin lower or ask for fewer",
-				first.SrcPort, f.plan.Nodes[first.Src].Name, f.plan.Nodes[first.Dst].Name, first.DstPort, len(paths), missing, want)
+				first.SrcPort, f.plan.Nodes[first.Src].Name, f.plan.Nodes[first.Dst].Name, first.DstPort, len(q.paths), missing, want)
 		}
-		slots, err := f.slots(paths, flows, f.foresee)
+		slots, err := q.run(flows, q.compute)
 		if err != nil {
 			return nil, err
 		}
@@ -90,62 +78,78 @@ func (f *Fabric) PathPorts(first Flow, want int) (ports [][]uint16, err error) {
 // Slots finds which of plan.NICPaths a flow takes to each of the given destination ports,
 // in their order. It computes and looks up as PathPorts does, so many flows cost little.
 func (f *Fabric) Slots(fl Flow, dstPorts []uint16) ([]int, error) {
-	paths, tuple, err := f.resolve(fl)
+	q, err := newPathQuery(f, fl)
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]fiveTuple, len(dstPorts))
+	flows := slices.Repeat([]fiveTuple{q.first}, len(dstPorts))
 	for i, port := range dstPorts {
-		tuple.dport = port
-		flows[i] = tuple
+		flows[i].dport = port
 	}
-	return f.slots(paths, flows, f.foresee)
+	return q.run(flows, q.compute)
 }
 
-// slots finds for each flow between one pair of NICs which of paths it takes.
-// It descends the tree of choices: all flows start with all paths, and each
-// switch that has several next hops splits them.
-func (f *Fabric) slots(paths []fabric.Path, flows []fiveTuple, ask oracle) ([]int, error) {
-	slots := make([]int, len(flows))
-	if len(paths) == 1 {
-		return slots, nil
-	}
-	all := make([]int, len(flows))
-	for i := range all {
-		all[i] = i
-	}
-	candidates := make([]int, len(paths))
-	for i := range candidates {
-		candidates[i] = i
-	}
-	return slots, f.choose(paths, candidates, flows, all, 1, slots, ask)
+// pathQuery finds which of the equal-cost paths between two NICs flows take.
+type pathQuery struct {
+	f     *Fabric
+	paths []fabric.Path
+	first fiveTuple // all flows have its addresses and protocol
+	flows []fiveTuple
+	slots []int // by flow: the position of its path
+	// next says by which port the node of port in sends each of the flows that arrive there.
+	next func(in *fabric.Port, which []int) ([]int, error)
 }
 
-// oracle says by which port the node of port in sends each of the flows that arrive there.
-type oracle func(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error)
+func newPathQuery(f *Fabric, fl Flow) (*pathQuery, error) {
+	for _, id := range []fabric.NodeID{fl.Src, fl.Dst} {
+		if _, err := f.at(id); err != nil {
+			return nil, err
+		}
+	}
+	paths := f.plan.NICPaths(fl.Src, fl.Dst, fl.SrcNIC, fl.DstNIC)
+	src, dst := &f.plan.Nodes[fl.Src], &f.plan.Nodes[fl.Dst]
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("no path from %s NIC %d to %s NIC %d", src.Name, fl.SrcNIC, dst.Name, fl.DstNIC)
+	}
+	if fl.Proto == 0 {
+		fl.Proto = unix.IPPROTO_TCP
+	}
+	first := fiveTuple{src: src.Addrs[fl.SrcNIC], dst: dst.Addrs[fl.DstNIC], proto: fl.Proto, sport: fl.SrcPort, dport: fl.DstPort}
+	return &pathQuery{f: f, paths: paths, first: first}, nil
+}
+
+// run finds the slot of each flow. It descends the tree of choices: all flows start with
+// all paths, and each switch that has several next hops splits them.
+func (q *pathQuery) run(flows []fiveTuple, next func(*fabric.Port, []int) ([]int, error)) ([]int, error) {
+	all := func(n int) []int {
+		positions := make([]int, n)
+		for i := range positions {
+			positions[i] = i
+		}
+		return positions
+	}
+	q.flows, q.slots, q.next = flows, make([]int, len(flows)), next
+	return q.slots, q.choose(all(len(q.paths)), all(len(flows)), 1)
+}
 
 // choose determines which candidate path each of the flows takes, from hop on.
-func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []fiveTuple, which []int, hop int, slots []int, ask oracle) error {
+func (q *pathQuery) choose(candidates, which []int, hop int) error {
 	if len(candidates) == 1 || len(which) == 0 {
 		for _, i := range which {
-			slots[i] = candidates[0]
+			q.slots[i] = candidates[0]
 		}
 		return nil
 	}
 	byPort := map[int][]int{} // egress port at this hop: candidates that leave there
-	var order []int
 	for _, c := range candidates {
-		port := f.plan.Egress(paths[c][hop]).Index
-		if byPort[port] == nil {
-			order = append(order, port)
-		}
+		port := q.f.plan.Egress(q.paths[c][hop]).Index
 		byPort[port] = append(byPort[port], c)
 	}
-	if len(order) == 1 {
-		return f.choose(paths, candidates, flows, which, hop+1, slots, ask)
+	if len(byPort) == 1 {
+		return q.choose(candidates, which, hop+1)
 	}
-	in := f.plan.Ingress(paths[candidates[0]][hop-1])
-	chosen, err := ask(in, flows, which)
+	in := q.f.plan.Ingress(q.paths[candidates[0]][hop-1])
+	chosen, err := q.next(in, which)
 	if err != nil {
 		return err
 	}
@@ -153,41 +157,182 @@ func (f *Fabric) choose(paths []fabric.Path, candidates []int, flows []fiveTuple
 	for k, i := range which {
 		if byPort[chosen[k]] == nil {
 			return fmt.Errorf("%s routes %s to %s out of port %d, which no equal-cost path has: the lab's routes were changed",
-				f.ns[in.Node].name, flows[i].src, flows[i].dst, chosen[k])
+				q.f.ns[in.Node].name, q.first.src, q.first.dst, chosen[k])
 		}
 		split[chosen[k]] = append(split[chosen[k]], i)
 	}
-	for _, port := range order {
-		if err := f.choose(paths, byPort[port], flows, split[port], hop+1, slots, ask); err != nil {
+	for _, port := range slices.Sorted(maps.Keys(byPort)) {
+		if err := q.choose(byPort[port], split[port], hop+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// nextPorts asks the kernel where the node of port in would send flows that arrive there.
-func (f *Fabric) nextPorts(in *fabric.Port, flows []fiveTuple, which []int) ([]int, error) {
+// lookUp asks the kernel where the node of port in would send flows that arrive there.
+func (q *pathQuery) lookUp(in *fabric.Port, which []int) ([]int, error) {
 	var b rtnl.Batch
-	iif := ifindexOf(f.plan, in)
+	iif := ifindexOf(q.f.plan, in)
 	for _, i := range which {
-		fl := &flows[i]
+		fl := &q.flows[i]
 		b.Begin(unix.RTM_GETROUTE, 0, "route", fl.dst.String())
-		b.U8(unix.AF_INET, 32, 32, 0, 0, 0, 0, 0)
-		b.U32(0)
-		dst, src := fl.dst.As4(), fl.src.As4()
-		b.Attr(unix.RTA_DST, dst[:])
-		b.Attr(unix.RTA_SRC, src[:])
+		rtnl.Put(&b, unix.RtMsg{Family: unix.AF_INET, Dst_len: 32, Src_len: 32})
+		b.AttrAddr(unix.RTA_DST, fl.dst)
+		b.AttrAddr(unix.RTA_SRC, fl.src)
 		b.AttrU32(unix.RTA_IIF, iif)
-		b.AttrU8(unix.RTA_IP_PROTO, fl.proto)
+		b.Attr(unix.RTA_IP_PROTO, []byte{fl.proto})
 		b.AttrBE16(unix.RTA_SPORT, fl.sport)
 		b.AttrBE16(unix.RTA_DPORT, fl.dport)
 	}
 	ports := make([]int, len(which))
-	err := f.ns[in.Node].conn.Query(&b, func(k int, m rtnl.Message) {
-		ports[k] = portOf(rtnl.U32(rtnl.Find(rtnl.Skip(m.Payload, unix.SizeofRtMsg), unix.RTA_OIF), 0))
+	ns := &q.f.ns[in.Node]
+	err := ns.conn.Query(&b, func(k int, payload []byte) {
+		_, attrs := rtnl.Split[unix.RtMsg](payload)
+		ports[k] = portOf(rtnl.Get[uint32](rtnl.Find(attrs, unix.RTA_OIF)))
 	})
-	if err != nil {
-		return nil, fmt.Errorf("namespace %s: %w", f.ns[in.Node].name, err)
+	return ports, ns.wrap(err)
+}
+
+// compute is lookUp without the kernel, where the answer is known to equal the kernel's: the
+// first flows over each route are computed and looked up.
+func (q *pathQuery) compute(in *fabric.Port, which []int) ([]int, error) {
+	n := &q.f.plan.Nodes[in.Node]
+	key := hashedRoute{in.Node, routeTo(n, q.first.dst)}
+	known := q.f.hashing.count(key, 0)
+	if key.route < 0 || !q.f.features.HashSeed || known == refuted {
+		return q.lookUp(in, which)
 	}
+	hops := n.Routes[key.route].NextHops
+	ports := make([]int, len(which))
+	for k, i := range which {
+		ports[k] = hops[hopOf(multipathHash(n.HashSeed, &q.flows[i]), len(hops))].Port
+	}
+	if known >= confirmations {
+		return ports, nil
+	}
+	sample := min(confirmations-known, len(which))
+	asked, err := q.lookUp(in, which[:sample])
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Equal(asked, ports[:sample]) {
+		q.f.hashing.count(key, refuted)
+		return q.lookUp(in, which)
+	}
+	q.f.hashing.count(key, sample)
 	return ports, nil
+}
+
+// routeTo is the position of the switch's planned route to an address, -1 for none.
+func routeTo(n *fabric.Node, dst netip.Addr) int {
+	best := -1
+	for i := range n.Routes {
+		r := &n.Routes[i]
+		if r.Table == 0 && r.Dst.Contains(dst) && (best < 0 || r.Dst.Bits() > n.Routes[best].Dst.Bits()) {
+			best = i
+		}
+	}
+	return best
+}
+
+const (
+	// confirmations is how many flows the kernel must route as computed before the
+	// computation is trusted for a route: a wrong one passes with a chance of at most 2^-24.
+	confirmations = 24
+	refuted       = -1
+)
+
+// hashing knows for which routes multipathHash does what the kernel does. It is safe for
+// concurrent use.
+type hashing struct {
+	mu     sync.Mutex
+	agreed map[hashedRoute]int // flows confirmed so far; refuted when the kernel disagreed
+}
+
+type hashedRoute struct {
+	node  fabric.NodeID
+	route int // in Plan.Nodes[node].Routes
+}
+
+// count adds flows on which the kernel agreed and returns how many there are. After
+// refuted, because it disagreed on one, the answer is always refuted, whatever other
+// goroutines add meanwhile.
+func (s *hashing) count(r hashedRoute, flows int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case flows == refuted:
+		s.agreed[r] = refuted
+	case flows > 0 && s.agreed[r] != refuted:
+		s.agreed[r] += flows
+	}
+	return s.agreed[r]
+}
+
+// The kernel's choice among equal-cost next hops, computed here: a lookup takes
+// about 6 us per flow, computing about 50 ns, and a lab of a thousand GPUs needs the
+// paths of two million flows. The layout below is the kernel's own (struct flow_keys
+// of net/flow_dissector.h, from its hashed part on; multipath hash policy 3 in
+// net/ipv4/route.c) and may change, so hashing trusts it only where the kernel has
+// confirmed it.
+const (
+	hashedBytes  = 48
+	hashProtoAt  = 2
+	hashPortsAt  = 28
+	hashAddrsAt  = 36
+	hashRangeLog = 31 // the kernel compares 31 bits of the hash
+)
+
+// multipathHash is what a switch computes of a flow under policy 3 and fields5Tuple.
+func multipathHash(seed uint32, fl *fiveTuple) uint32 {
+	var keys [hashedBytes]byte
+	keys[hashProtoAt] = fl.proto
+	// Both directions of a flow have one hash: the smaller end, as the host reads the
+	// bytes of the wire, comes first, for addresses and for ports separately.
+	src, dst := fl.src.As4(), fl.dst.As4()
+	if binary.NativeEndian.Uint32(dst[:]) < binary.NativeEndian.Uint32(src[:]) {
+		src, dst = dst, src
+	}
+	copy(keys[hashAddrsAt:], src[:])
+	copy(keys[hashAddrsAt+4:], dst[:])
+	var from, to [2]byte
+	binary.BigEndian.PutUint16(from[:], fl.sport)
+	binary.BigEndian.PutUint16(to[:], fl.dport)
+	if binary.NativeEndian.Uint16(to[:]) < binary.NativeEndian.Uint16(from[:]) {
+		from, to = to, from
+	}
+	copy(keys[hashPortsAt:], from[:])
+	copy(keys[hashPortsAt+2:], to[:])
+
+	key := uint64(seed)<<32 | uint64(seed)
+	outer := uint32(siphash.Hash(key, key, keys[:]))
+	if outer == 0 {
+		outer = 1
+	}
+	return jenkins(outer, 0) // the second word is for packets in a tunnel, and there is none
+}
+
+// hopOf is the position of the next hop that a hash chooses among n of equal weight.
+func hopOf(hash uint32, n int) int {
+	h := uint64(hash >> 1)
+	for i := range n - 1 {
+		if h < (uint64(i+1)<<hashRangeLog+uint64(n)/2)/uint64(n) {
+			return i
+		}
+	}
+	return n - 1
+}
+
+// jenkins is jhash_2words of linux/jhash.h with an initial value of 0.
+func jenkins(a, b uint32) uint32 {
+	const initial = 0xdeadbeef + 2<<2
+	a, b = a+initial, b+initial
+	c := uint32(initial)
+	c = (c ^ b) - bits.RotateLeft32(b, 14)
+	a = (a ^ c) - bits.RotateLeft32(c, 11)
+	b = (b ^ a) - bits.RotateLeft32(a, 25)
+	c = (c ^ b) - bits.RotateLeft32(b, 16)
+	a = (a ^ c) - bits.RotateLeft32(c, 4)
+	b = (b ^ a) - bits.RotateLeft32(a, 14)
+	return (c ^ b) - bits.RotateLeft32(b, 24)
 }

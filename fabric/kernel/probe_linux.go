@@ -17,34 +17,35 @@ var probes = []*Probe{
 	{Name: "root", Need: "CAP_SYS_ADMIN and CAP_NET_ADMIN", Required: true, Try: inScratch(nothing)},
 	{Name: "netns", Need: "CONFIG_NET_NS", Required: true, Try: inScratch(nothing)},
 	{Name: "veth", Need: "CONFIG_VETH", Required: true, Try: inScratch(tryVeth)},
-	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryShape(probeShape, false, 0))},
+	{Name: "tbf", Need: "CONFIG_NET_SCH_TBF", Required: true, Try: inScratch(tryShape(probeShape, 0))},
 	{
-		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 1)),
-		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+		Name: "htb", Need: "CONFIG_NET_SCH_HTB", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, 1)),
+		Without: "background traffic is not counted apart from transfers: oracle.separation must be none",
 	},
 	{
-		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, false, 0)),
-		Without: "background traffic cannot be told from transfers: oracle.separation must be none",
+		Name: "u32", Need: "CONFIG_NET_CLS_U32", NeededBy: hasClasses, Try: inScratch(tryShape(classesShape, 0)),
+		Without: "background traffic is not counted apart from transfers: oracle.separation must be none",
 	},
-	{Name: "hash-policy-3", Need: "CONFIG_IP_ROUTE_MULTIPATH and Linux 5.13", Required: true, Try: inScratch(tryHashPolicy)},
+	{Name: "hash-policy-3", Need: "CONFIG_IP_ROUTE_MULTIPATH and Linux 5.13", Required: true, Try: inScratch(trySysctls(
+		sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}, sysctl{key: "ipv4/fib_multipath_hash_fields", value: "55"}))},
 	{
-		Name: "hash-seed", Need: "Linux 6.11", Try: inScratch(trySysctl("ipv4/fib_multipath_hash_seed", "1")),
+		Name: "hash-seed", Need: "Linux 6.11", Try: inScratch(trySysctls(sysctl{key: "ipv4/fib_multipath_hash_seed", value: "1"})),
 		Without: "switches above the rack hash other fields instead; polarization is avoided less well",
 	},
 	{
-		Name: "rto-min", Need: "Linux 6.11", Try: inScratch(trySysctl("ipv4/tcp_rto_min_us", "5000")),
+		Name: "rto-min", Need: "Linux 6.11", Try: inScratch(trySysctls(sysctl{key: "ipv4/tcp_rto_min_us", value: "5000"})),
 		Without: "the 5 ms retransmission floor comes from route metrics alone",
 	},
 	{
-		Name: "netem", Need: "CONFIG_NET_SCH_NETEM", Try: inScratch(tryShape(delayedShape, true, 0)),
+		Name: "netem", Need: "CONFIG_NET_SCH_NETEM", Try: inScratch(tryShape(delayedShape, 0)),
 		Without: "links have no latency of their own, and every run says so",
 	},
 	{
-		Name: "red", Need: "CONFIG_NET_SCH_RED", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryShape(markingShape, false, 0)),
+		Name: "red", Need: "CONFIG_NET_SCH_RED", NeededBy: (*fabric.Plan).Marks, Try: inScratch(tryShape(markingShape, 0)),
 		Without: "transfer.congestionControl: dctcp is refused, since queues could not mark: take cubic",
 	},
 	{
-		Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF", NeededBy: (*fabric.Plan).Fair, Try: inScratch(tryShape(fairShape, false, 0)),
+		Name: "flow-queues", Need: "CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_BPF", NeededBy: (*fabric.Plan).Fair, Try: inScratch(tryShape(fairShape, 0)),
 		Without: "topology.buffers.queueing: fair is refused: take fifo",
 	},
 	{
@@ -79,14 +80,14 @@ func inScratch(try func() error) func() error {
 
 // tryShape gives lo the queueing of a port of that shape; where objects is not 0, only the
 // first objects of it.
-func tryShape(s fabric.Shape, delayed bool, objects int) func() error {
+func tryShape(s fabric.Shape, objects int) func() error {
 	return func() error {
 		c, err := rtnl.Open()
 		if err != nil {
 			return err
 		}
 		defer func() { _ = c.Close() }()
-		tree := queueing(&fabric.Plan{}, &s, delayed)
+		tree := queueing(&fabric.Plan{}, &s, s.Delay > 0)
 		if objects > 0 {
 			tree = tree[:objects]
 		}
@@ -105,15 +106,8 @@ func tryVeth() error {
 	return nil
 }
 
-func tryHashPolicy() error {
-	if err := writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_policy", value: "3"}); err != nil {
-		return err
-	}
-	return writeSysctl(sysctl{key: "ipv4/fib_multipath_hash_fields", value: "55"})
-}
-
-func trySysctl(key, value string) func() error {
-	return func() error { return writeSysctl(sysctl{key: key, value: value}) }
+func trySysctls(settings ...sysctl) func() error {
+	return func() error { return writeSysctls(settings...) }
 }
 
 // tryDCTCP gives a socket the congestion control, for which the kernel loads a module

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"math/bits"
 	"slices"
 
@@ -50,30 +49,8 @@ func shaperParent(delayed bool) tc.Handle {
 	return tc.Root
 }
 
-// delayed reports whether a port has a delay that can be emulated.
-func (f *Fabric) delayed(p *fabric.Port) bool { return f.features.Latency && p.Shape.Delay > 0 }
-
-// trafficClass is one leaf of a port with classes.
-type trafficClass struct {
-	minor tc.Handle
-	rate  fabric.BitsPerSecond
-	prio  uint32 // lower ones borrow first
-	dscp  int    // -1: all that no other class matches
-}
-
-func classesOf(plan *fabric.Plan, s *fabric.Shape) []trafficClass {
-	prioOf := func(kind string) uint32 {
-		if s.First == "" || s.First == kind {
-			return 1
-		}
-		return 2
-	}
-	return []trafficClass{
-		{minor: minorKV, rate: s.KVRate, prio: prioOf(scenarios.PriorityTransfers), dscp: plan.KVDSCP},
-		{minor: minorBack, rate: s.BackgroundRate, prio: prioOf(scenarios.PriorityBackground), dscp: plan.BackgroundDSCP},
-		{minor: minorOther, rate: s.OtherRate, prio: 0, dscp: -1},
-	}
-}
+// delays reports whether a port has a delay that can be emulated.
+func (f Features) delays(p *fabric.Port) bool { return f.Latency && p.Shape.Delay > 0 }
 
 // queueing is the tree that the kernel must hold for a port's shape.
 //
@@ -127,20 +104,35 @@ func (q *queues) queue() tc.Options {
 	return tc.RED{Limit: limit, MarkFrom: mark, MarkAll: mark, Flags: tc.REDMarks | tc.REDNoDrop}
 }
 
-// addClasses makes HTB with one class per kind of traffic.
+// addClasses makes HTB with one class per kind of traffic. The last gets all that the others
+// do not match, and borrows first.
 func (q *queues) addClasses(plan *fabric.Plan, parent tc.Handle) {
 	link := q.bucket(q.shape.Rate)
 	q.add(parent, rootHandle, tc.HTB{Default: uint32(minorOther)})
 	q.add(rootHandle, classLink, tc.HTBClass{Rate: link, Ceil: link, Quantum: htbQuantum})
-	for _, c := range classesOf(plan, q.shape) {
-		class := rootHandle | c.minor
-		q.add(classLink, class, tc.HTBClass{Rate: q.bucket(c.rate), Ceil: link, Quantum: htbQuantum, Prio: c.prio})
-		if q.shape.FlowQueues > 0 && c.minor != minorOther {
-			q.addFlowQueues(class, c.minor<<16)
-		} else {
-			q.add(class, c.minor<<16, q.queue())
+	for _, c := range []struct {
+		minor tc.Handle
+		rate  fabric.BitsPerSecond
+		kind  string
+		dscp  int
+	}{
+		{minorKV, q.shape.KVRate, scenarios.PriorityTransfers, plan.KVDSCP},
+		{minorBack, q.shape.BackgroundRate, scenarios.PriorityBackground, plan.BackgroundDSCP},
+		{minor: minorOther, rate: q.shape.OtherRate},
+	} {
+		class, leaf, prio := rootHandle|c.minor, c.minor<<16, uint32(1)
+		if c.minor == minorOther {
+			prio = 0
+		} else if q.shape.First != "" && q.shape.First != c.kind {
+			prio = 2
 		}
-		if c.dscp >= 0 {
+		q.add(classLink, class, tc.HTBClass{Rate: q.bucket(c.rate), Ceil: link, Quantum: htbQuantum, Prio: prio})
+		if q.shape.FlowQueues > 0 && c.minor != minorOther {
+			q.addFlowQueues(class, leaf)
+		} else {
+			q.add(class, leaf, q.queue())
+		}
+		if c.minor != minorOther {
 			q.add(rootHandle, 0, tc.DSCP(c.dscp, class))
 		}
 	}
@@ -163,13 +155,11 @@ func (q *queues) addFlowQueues(parent, handle tc.Handle) {
 	q.add(handle, 0, flowFilter(handle, q.shape.FlowQueues))
 }
 
-// flowFilter is flowClassifier as the kernel's sock_filter.
+// flowFilter is flowClassifier as the kernel's sock_filter, which has the same layout.
 func flowFilter(handle tc.Handle, queues int) tc.BPF {
 	var out []byte
 	for _, i := range flowClassifier(uint32(handle), queues) {
-		out = binary.NativeEndian.AppendUint16(out, i.Op)
-		out = append(out, i.Jt, i.Jf)
-		out = binary.NativeEndian.AppendUint32(out, i.K)
+		out = append(out, rtnl.Raw(&i)...)
 	}
 	return tc.BPF{Program: string(out)}
 }
@@ -203,20 +193,6 @@ func flowClassifier(handle uint32, queues int) []bpf.RawInstruction {
 		panic("kernel: the classifier of flows does not assemble: " + err.Error()) // all operands are constants
 	}
 	return program
-}
-
-// verifyShaping compares every port's queueing with the plan's.
-func (f *Fabric) verifyShaping(ns *namespace, n *fabric.Node) (diffs []Difference, err error) {
-	trees, err := tc.Read(ns.conn)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range f.plan.Ports[n.ID] {
-		for _, d := range trees[ifindexOf(f.plan, p)].Diff(queueing(f.plan, &p.Shape, f.delayed(p))) {
-			diffs = append(diffs, difference(n, "port "+p.Name, "%s", d))
-		}
-	}
-	return diffs, nil
 }
 
 // tryTree makes a tree object by object on the loopback interface and returns the first error.

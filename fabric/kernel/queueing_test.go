@@ -137,8 +137,8 @@ func TestEveryShapeIsReadBackAsItWasWritten(t *testing.T) {
 func written(tree tc.Tree) (out tc.Tree) {
 	var b rtnl.Batch
 	tree.Add(&b, loIndex, "lo")
-	b.Requests(func(typ uint16, r rtnl.Message) {
-		m := tc.Parse(r.Payload)
+	b.Requests(func(typ uint16, payload []byte) {
+		m := tc.Parse(payload)
 		if o, ok := m.Object(tc.Type(typ)); ok {
 			out = append(out, o)
 		}

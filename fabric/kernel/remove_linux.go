@@ -32,26 +32,21 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err := checkLab(lab); err != nil {
 		return out, err
 	}
-	all, err := scan()
-	if err != nil {
-		return out, fmt.Errorf("remove lab %s: %w", lab, err)
-	}
-	var names []string
-	for _, m := range all {
+	var r removal
+	names := map[uint64]string{} // by inode
+	err := scan(func(m marked, h netns.NsHandle) bool {
 		if m.ours(lab) {
-			names = append(names, m.name)
+			r = append(r, namespace{name: m.name, handle: h})
+			out.Namespaces, names[m.inode] = append(out.Namespaces, m.name), m.name
 		}
-	}
-	set, err := openSet(lab, names)
+		return m.ours(lab)
+	})
+	defer r.close()
 	if err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	out.Namespaces = set.names
-	out.Held, err = lastHolders(ctx, set.byInode, opt.Leave)
-	if err == nil {
-		err = errors.Join(set.clear(out.Held), set.release(ctx, out.Held))
-	} else {
-		set.close()
+	if out.Held, err = lastHolders(ctx, names, opt.Leave); err == nil {
+		err = errors.Join(r.clear(out.Held), r.release(ctx, out.Held))
 	}
 	files, fileErr := removeFiles(lab, opt.Planned)
 	out.Files = files
@@ -61,162 +56,102 @@ func Remove(ctx context.Context, lab string, opt Options) (Removed, error) {
 	if err = errors.Join(err, fileErr); err != nil {
 		return out, fmt.Errorf("remove lab %s: %w", lab, err)
 	}
-	if opt.Leave {
+	if opt.Leave || len(out.Held) == 0 {
 		return out, nil
 	}
-	return out, heldError(lab, out.Held)
-}
-
-func heldError(lab string, held map[string][]int) error {
-	if len(held) == 0 {
-		return nil
-	}
 	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(held)) {
-		parts = append(parts, fmt.Sprintf("%s (pid %s)", name, strings.Trim(fmt.Sprint(held[name]), "[]")))
+	for _, name := range slices.Sorted(maps.Keys(out.Held)) {
+		parts = append(parts, fmt.Sprintf("%s (pid %s)", name, strings.Trim(fmt.Sprint(out.Held[name]), "[]")))
 	}
-	return fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
+	return out, fmt.Errorf("remove lab %s: the names are gone, but processes still live in %s: end them", lab, strings.Join(parts, ", "))
 }
 
 // removal is a set of namespaces to be removed, held open so that all can
 // be dropped at one instant: the kernel removes all that wait as one batch.
-type removal struct {
-	names   []string
-	handles []netns.NsHandle
-	byInode map[uint64]string
-}
+type removal []namespace
 
-// openSet opens namespaces by name and checks the mark again on what was
-// opened: since the scan, a name may have been given to another namespace.
-func openSet(lab string, names []string) (*removal, error) {
-	r := &removal{byInode: map[uint64]string{}}
-	err := onThread(func() error {
-		for _, name := range names {
-			if err := r.open(lab, name); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		r.close()
-		return nil, err
+// close drops the namespaces; closing twice is harmless.
+func (r removal) close() {
+	for i := range r {
+		r[i].close()
 	}
-	return r, nil
-}
-
-// open adds a namespace if it still carries the lab's mark.
-func (r *removal) open(lab, name string) error {
-	path := filepath.Join(NetnsDir, name)
-	h, err := netns.GetFromPath(path)
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open %s: %w", path, err)
-	}
-	m, err := readMarkOf(h, path)
-	if err != nil || !m.ours(lab) {
-		_ = h.Close()
-		return err
-	}
-	return r.add(name, h)
-}
-
-// add takes over a handle.
-func (r *removal) add(name string, h netns.NsHandle) error {
-	r.names, r.handles = append(r.names, name), append(r.handles, h)
-	inode, err := inodeOf(h, name)
-	r.byInode[inode] = name
-	return err
-}
-
-func (r *removal) close() {
-	for i := range r.handles {
-		_ = r.handles[i].Close()
-	}
-	r.handles = nil
 }
 
 // clear removes the links and the mark from the namespaces that continue to exist: their
 // neighbours may exist too, and what is left belongs to no lab.
-func (r *removal) clear(held map[string][]int) error {
+func (r removal) clear(held map[string][]int) error {
 	return onThread(func() error {
 		var errs []error
-		for i, name := range r.names {
-			if len(held[name]) > 0 {
-				errs = append(errs, clearNamespace(r.handles[i], name))
+		for i := range r {
+			if len(held[r[i].name]) > 0 {
+				errs = append(errs, r[i].clear())
 			}
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// clearNamespace works on onThread's thread. It leaves what other programs have put into
+// clear works on onThread's thread. It leaves what other programs have put into
 // the namespace.
-func clearNamespace(h netns.NsHandle, name string) error {
-	if err := enter(h, name); err != nil {
+func (n *namespace) clear() error {
+	if err := n.enter(); err != nil {
 		return err
 	}
-	c, err := rtnl.Open()
-	if err != nil {
-		return fmt.Errorf("namespace %s: %w", name, err)
+	var err error
+	if n.conn, err = rtnl.Open(); err != nil {
+		return n.wrap(err)
 	}
-	defer func() { _ = c.Close() }()
-	links, err := dumpLinks(c)
+	links, err := dumpLinks(n.conn)
 	if err != nil {
-		return fmt.Errorf("namespace %s: %w", name, err)
+		return n.wrap(err)
 	}
+	var b rtnl.Batch
 	for _, l := range links {
 		if !strings.HasPrefix(l.hardware, hardwarePrefix) {
 			continue
 		}
-		var b rtnl.Batch
+		b.Reset()
 		b.Begin(unix.RTM_DELLINK, 0, "delete", l.name)
 		ifinfo(&b, l.index, 0)
-		if err := c.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // removed together with its other end
-			return fmt.Errorf("namespace %s: %w", name, err)
+		if err := n.conn.Exec(&b); err != nil && !errors.Is(err, unix.ENODEV) { // removed together with its other end
+			return n.wrap(err)
 		}
 	}
-	var b rtnl.Batch
+	b.Reset()
 	b.Begin(unix.RTM_SETLINK, 0, "take the mark off", "lo")
 	ifinfo(&b, loIndex, 0)
 	b.AttrString(unix.IFLA_IFALIAS, "")
-	if err := c.Exec(&b); err != nil {
-		return fmt.Errorf("namespace %s: %w", name, err)
-	}
-	return nil
+	return n.wrap(n.conn.Exec(&b))
 }
 
 // release unmounts and deletes the names, drops the namespaces and waits until
 // the kernel has taken them apart. Namespaces in held are dropped but not waited for.
-func (r *removal) release(ctx context.Context, held map[string][]int) error {
+func (r removal) release(ctx context.Context, held map[string][]int) error {
 	defer r.close()
+	var names []string
 	watched := -1
-	for i, name := range r.names {
-		if len(held[name]) == 0 {
+	for i, n := range r {
+		names = append(names, n.name)
+		if len(held[n.name]) == 0 {
 			watched = i
 		}
 	}
-	var w *watch
-	if watched >= 0 {
-		// The kernel removes namespaces in the order in which they were dropped, so the
-		// one to watch is dropped last.
-		last := len(r.names) - 1
-		r.names[watched], r.names[last] = r.names[last], r.names[watched]
-		r.handles[watched], r.handles[last] = r.handles[last], r.handles[watched]
-		var err error
-		if w, err = newWatch(r.handles[last]); err != nil {
-			return err
-		}
-		defer w.close()
+	if watched < 0 {
+		return removeNames(names)
 	}
-	err := removeNames(r.names)
-	slices.Sort(r.names)
-	r.close()
-	if err != nil || w == nil {
+	// The kernel removes namespaces in the order in which they were dropped, so the
+	// one to watch is dropped last.
+	last := len(r) - 1
+	r[watched], r[last] = r[last], r[watched]
+	w, err := newWatch(r[last].handle)
+	if err != nil {
 		return err
 	}
+	defer w.close()
+	if err := removeNames(names); err != nil {
+		return err
+	}
+	r.close()
 	return w.wait(ctx)
 }
 
@@ -225,14 +160,14 @@ func (r *removal) release(ctx context.Context, held map[string][]int) error {
 func removeNames(names []string) error {
 	var g errgroup.Group
 	g.SetLimit(defaultWorkers)
-	errs := make([]error, len(names))
+	errs := make([]error, len(names)) // each name is tried
 	for i, name := range names {
 		g.Go(func() error {
 			errs[i] = removeName(filepath.Join(NetnsDir, name))
 			return nil
 		})
 	}
-	_ = g.Wait() // errors are in errs: each name is tried
+	_ = g.Wait()
 	return errors.Join(errs...)
 }
 
@@ -276,27 +211,24 @@ func removeFiles(lab string, planned []string) ([]string, error) {
 	return removed, errors.Join(errs...)
 }
 
-// holders finds processes inside namespaces, by inode. It skips processes that end
-// meanwhile or that belong to other namespaces by then.
-func holders(byInode map[uint64]string) (map[string][]int, error) {
+// holders finds processes inside namespaces, which names has by inode. It skips processes
+// that end meanwhile or that belong to other namespaces by then.
+func holders(names map[uint64]string) (map[string][]int, error) {
 	held := map[string][]int{}
-	if len(byInode) == 0 {
+	if len(names) == 0 {
 		return held, nil
 	}
-	entries, err := os.ReadDir("/proc")
+	processes, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("list processes: %w", err)
 	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
+	for _, e := range processes {
 		var st unix.Stat_t
-		if unix.Stat("/proc/"+e.Name()+"/ns/net", &st) != nil {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || unix.Stat("/proc/"+e.Name()+"/ns/net", &st) != nil {
 			continue
 		}
-		if name := byInode[st.Ino]; name != "" {
+		if name := names[st.Ino]; name != "" {
 			held[name] = append(held[name], pid)
 		}
 	}
@@ -304,10 +236,10 @@ func holders(byInode map[uint64]string) (map[string][]int, error) {
 }
 
 // lastHolders waits a moment for processes that are ending, unless they may stay.
-func lastHolders(ctx context.Context, byInode map[uint64]string, leave bool) (map[string][]int, error) {
+func lastHolders(ctx context.Context, names map[uint64]string, leave bool) (map[string][]int, error) {
 	const moment, pause = time.Second, 20 * time.Millisecond
 	for start := time.Now(); ; {
-		held, err := holders(byInode)
+		held, err := holders(names)
 		if err != nil || len(held) == 0 || leave || time.Since(start) > moment {
 			return held, err
 		}
@@ -356,14 +288,10 @@ func (w *watch) close() {
 	}
 }
 
-// goneTime is how long the kernel may take: a thousand links take a second on a busy
-// host. If it takes longer, something holds the namespace.
-const goneTime = 15 * time.Second
-
-var errStillHeld = errors.New("an open descriptor or socket somewhere holds a namespace")
-
+// wait gives the kernel time enough: a thousand links take a second on a busy host.
 func (w *watch) wait(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, goneTime, errStillHeld)
+	held := errors.New("an open descriptor or socket somewhere holds a namespace")
+	ctx, cancel := context.WithTimeoutCause(ctx, 15*time.Second, held)
 	defer cancel()
 	for {
 		select {
@@ -380,26 +308,23 @@ func (w *watch) wait(ctx context.Context) error {
 	}
 }
 
-// undo removes what this Apply made, and nothing else.
-func (f *Fabric) undo(ctx context.Context) error {
-	r := &removal{byInode: map[uint64]string{}}
+// undo removes what this process made of these namespaces, and nothing else.
+func undo(ctx context.Context, spaces []namespace) error {
+	var r removal
 	var files []string
-	var errs []error
 	others := map[string][]int{} // the owner decides how long an adopted namespace exists
-	for i := range f.ns {
-		n := &f.ns[i]
-		switch {
-		case n.made.mount:
+	for _, n := range spaces {
+		if n.made.mount {
+			r = append(r, n) // which owns the handles now
 			if n.adopt != "" {
 				others[n.name] = []int{0}
 			}
-			errs = append(errs, r.add(n.name, n.handle))
-			n.handle = netns.None() // r owns the handle now
-		case n.made.file:
+			continue
+		}
+		if n.made.file {
 			files = append(files, n.name)
 		}
 		n.close()
 	}
-	errs = append(errs, removeNames(files), r.release(ctx, others))
-	return errors.Join(errs...)
+	return errors.Join(removeNames(files), r.release(ctx, others))
 }

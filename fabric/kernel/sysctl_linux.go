@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -31,15 +30,13 @@ type sysctl struct {
 	optional bool
 }
 
-// skbOverhead is what a packet occupies beyond its frames, at most.
-const skbOverhead = 1 << 10
-
 // fairSenders makes a host's own queue serve its connections in turn, as a NIC serves
 // queue pairs: each sends packets of one size and has at most two of them in the queue.
 // Otherwise a faster connection sends larger packets, holds more of the queue,
 // and so remains faster: four connections that just fill a NIC ended at
 // half to twice the fair time.
 func fairSenders(p *fabric.Plan, n *fabric.Node) []sysctl {
+	const skbOverhead = 1 << 10 // what a packet occupies beyond its frames, at most
 	segments := 0
 	for _, port := range p.Ports[n.ID] {
 		if s := port.GSOMaxSegs; s > 0 && (segments == 0 || s < segments) {
@@ -99,50 +96,21 @@ func detectFeatures(plan *fabric.Plan, opt Options) Features {
 	return f
 }
 
-// writeSysctl writes a setting in the calling thread's namespace.
-func writeSysctl(s sysctl) error {
-	fd, err := unix.Open("/proc/sys/net/"+s.key, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
+// writeSysctls writes settings in the calling thread's namespace.
+func writeSysctls(settings ...sysctl) error {
+	for _, s := range settings {
+		fd, err := unix.Open("/proc/sys/net/"+s.key, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		if s.optional && errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		return fmt.Errorf("set net/%s: %w", s.key, err)
-	}
-	_, err = unix.Write(fd, []byte(s.value))
-	_ = unix.Close(fd)
-	if err != nil {
-		return fmt.Errorf("set net/%s to %s: %w", s.key, s.value, err)
-	}
-	return nil
-}
-
-// readSysctl reads a setting in the calling thread's namespace; "" when the
-// kernel lacks it.
-func readSysctl(key string) (string, error) {
-	b, err := os.ReadFile("/proc/sys/net/" + key)
-	if errors.Is(err, os.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("read net/%s: %w", key, err)
-	}
-	return strings.TrimSpace(string(b)), nil
-}
-
-// checkSysctls compares the calling thread's namespace with what a node
-// should have and returns the differences.
-func checkSysctls(p *fabric.Plan, n *fabric.Node, f Features) (diffs []Difference, err error) {
-	for _, s := range sysctls(p, n, f) {
-		got, err := readSysctl(s.key)
-		if err != nil {
-			return nil, err
-		}
-		if got == "" && s.optional {
 			continue
 		}
-		if got != s.value {
-			diffs = append(diffs, difference(n, "sysctl net."+strings.ReplaceAll(s.key, "/", "."), "is %q, want %s", got, s.value))
+		if err != nil {
+			return fmt.Errorf("set net/%s: %w", s.key, err)
+		}
+		_, err = unix.Write(fd, []byte(s.value))
+		_ = unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("set net/%s to %s: %w", s.key, s.value, err)
 		}
 	}
-	return diffs, nil
+	return nil
 }

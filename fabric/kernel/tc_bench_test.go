@@ -43,7 +43,7 @@ func BenchmarkTBFBatched(b *testing.B) {
 			for range pairs {
 				queueing(nil, &benchShape, false).Add(&batch, loIndex, "lo")
 				batch.Begin(unix.RTM_DELQDISC, 0, "remove tbf from", "lo")
-				batch.U8((&nl.TcMsg{Ifindex: loIndex, Parent: uint32(tc.Root)}).Serialize()...)
+				rtnl.Put(&batch, nl.TcMsg{Ifindex: loIndex, Parent: uint32(tc.Root)})
 			}
 			if err := c.Exec(&batch); err != nil {
 				return err

@@ -4,6 +4,7 @@ package kernel_test
 
 import (
 	"math"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -270,9 +271,9 @@ func TestEveryNICUsesItsOwnLink(t *testing.T) {
 		table, err := f.PathPorts(kernel.Flow{Src: src, Dst: dst, SrcNIC: nic, DstNIC: nic, SrcPort: 20_000, DstPort: dataPort}, 1)
 		require.NoError(t, err)
 		assert.Len(t, table, 4)
-		out := mustRun(t, "ip", "-n", f.Lab()+".p0", "route", "get", plan.Nodes[dst].Addrs[nic].String(), "from", plan.Nodes[src].Addrs[nic].String())
+		out := mustRun(t, "ip", "-n", filepath.Base(f.NetnsPath(src)), "route", "get", plan.Nodes[dst].Addrs[nic].String(), "from", plan.Nodes[src].Addrs[nic].String())
 		assert.Contains(t, out, "dev "+plan.Ports[src][nic].Name)
 	}
-	out := mustRun(t, "ip", "-n", f.Lab()+".p0", "route", "get", plan.Nodes[plan.Prefill[1]].Addrs[2].String(), "from", plan.Nodes[src].Addrs[1].String())
+	out := mustRun(t, "ip", "-n", filepath.Base(f.NetnsPath(src)), "route", "get", plan.Nodes[plan.Prefill[1]].Addrs[2].String(), "from", plan.Nodes[src].Addrs[1].String())
 	assert.Contains(t, out, "dev nv0", "a neighbour in the server is reached over NVLink from any NIC")
 }

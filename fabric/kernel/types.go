@@ -14,10 +14,7 @@ import (
 const NetnsDir = "/run/netns"
 
 // markPrefix begins the alias of the loopback interface in each namespace of ours.
-const markPrefix = "netkvlab/"
-
-// undoTime bounds the clean-up after a failure or a cancelled context.
-const undoTime = 20 * time.Second
+const markPrefix = "netkvlab"
 
 var (
 	labName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$`)
@@ -148,9 +145,6 @@ type Removed struct {
 	Notes []string
 }
 
-// Empty reports whether there was nothing to remove.
-func (r Removed) Empty() bool { return len(r.Namespaces) == 0 && len(r.Files) == 0 }
-
 // Damage lists what a standing lab lacks compared with its plan.
 type Damage struct {
 	Namespaces []string // names of planned namespaces that do not exist
@@ -168,21 +162,12 @@ func (d Damage) None() bool {
 // String lists the damage in one line.
 func (d Damage) String() string {
 	var parts []string
-	add := func(what string, names []string) {
-		const show = 5
-		if len(names) == 0 {
-			return
+	for i, names := range [][]string{d.Namespaces, d.Foreign, d.Links, d.Other} {
+		what := [...]string{"missing namespaces", "not ours", "missing links", "changed"}[i]
+		if len(names) > 0 {
+			parts = append(parts, what+": "+andMore(names, 5, ", "))
 		}
-		s := strings.Join(names[:min(show, len(names))], ", ")
-		if len(names) > show {
-			s += fmt.Sprintf(" and %d more", len(names)-show)
-		}
-		parts = append(parts, what+" "+s)
 	}
-	add("missing namespaces:", d.Namespaces)
-	add("not ours:", d.Foreign)
-	add("missing links:", d.Links)
-	add("changed:", d.Other)
 	return strings.Join(parts, "; ")
 }
 
@@ -194,12 +179,10 @@ type InUseError struct {
 }
 
 func (e *InUseError) Error() string {
-	switch e.Owner {
-	case "":
+	if e.Owner == "" {
 		return fmt.Sprintf("lab %s: %s exists and was not made by netkvlab: remove it or choose another lab name", e.Lab, e.Object)
-	default:
-		return fmt.Sprintf("lab %s: %s exists and belongs to lab %s: run \"netkvlab down %s\" first", e.Lab, e.Object, e.Owner, e.Owner)
 	}
+	return fmt.Sprintf("lab %s: %s exists and belongs to lab %s: run \"netkvlab down %s\" first", e.Lab, e.Object, e.Owner, e.Owner)
 }
 
 // DamagedError means that parts of a lab to be opened are missing.
@@ -248,14 +231,19 @@ func (e *DiffersError) Error() string { return e.First(len(e.Differences)) }
 
 // First puts the first n differences into one line, with the number of the others.
 func (e *DiffersError) First(n int) string {
-	n = min(n, len(e.Differences))
-	parts := make([]string, n)
-	for i, d := range e.Differences[:n] {
+	parts := make([]string, len(e.Differences))
+	for i, d := range e.Differences {
 		parts[i] = d.String()
 	}
-	text := strings.Join(parts, "; ")
-	if more := len(e.Differences) - n; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
+	return andMore(parts, n, "; ")
+}
+
+// andMore joins the first n texts and counts the others.
+func andMore(texts []string, n int, separator string) string {
+	n = min(n, len(texts))
+	joined := strings.Join(texts[:n], separator)
+	if more := len(texts) - n; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
 	}
-	return text
+	return joined
 }

@@ -3,20 +3,15 @@ package kernel
 import (
 	"net/netip"
 
-	"github.com/vishvananda/netns"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel/internal/rtnl"
 )
 
-// Attributes of linux/veth.h and linux/fib_rules.h that x/sys lacks.
-const (
-	vethInfoPeer = 1
-	frActToTable = 1
-	// rulePriority is below main's 32766, so that our rules come first.
-	rulePriority = 1000
-)
+// rulePriority is below main's 32766, so that our rules come first.
+const rulePriority = 1000
 
 // create flags of requests for things that must not exist yet.
 const createNew = unix.NLM_F_CREATE | unix.NLM_F_EXCL
@@ -26,11 +21,15 @@ const createNew = unix.NLM_F_CREATE | unix.NLM_F_EXCL
 // at the upper. The ends must differ: the kernel delays a carrier event by
 // up to a second where an interface and its peer have the same index.
 func ifindexOf(plan *fabric.Plan, p *fabric.Port) uint32 {
-	index := uint32(2*p.Index + loIndex + 1)
+	return uint32(2*p.Index+loIndex+1) + endOf(plan, p)
+}
+
+// endOf is 0 at the lower end of a port's link, 1 at the upper.
+func endOf(plan *fabric.Plan, p *fabric.Port) uint32 {
 	if plan.HopOf(p).Reverse {
-		index++
+		return 1
 	}
-	return index
+	return 0
 }
 
 // portOf is the number of the port with an interface index, -1 for lo.
@@ -48,76 +47,92 @@ const hardwarePrefix = "\x02\x4b"
 // be permanent. Then no ARP request delays a first packet, and
 // counters contain only the lab's traffic.
 func hardwareAddr(plan *fabric.Plan, p *fabric.Port) []byte {
-	end := byte(0)
-	if plan.HopOf(p).Reverse {
-		end = 1
-	}
-	l := uint32(p.Link)
-	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(l >> 16), byte(l >> 8), byte(l), end}
+	return []byte{hardwarePrefix[0], hardwarePrefix[1], byte(p.Link >> 16), byte(p.Link >> 8), byte(p.Link), byte(endOf(plan, p))}
 }
 
 // ifinfo appends an ifinfomsg; flags are set, other flags remain as they are.
 func ifinfo(b *rtnl.Batch, index, flags uint32) {
-	b.U8(unix.AF_UNSPEC, 0)
-	b.U16(0)
-	b.U32(index, flags, flags)
+	rtnl.Put(b, unix.IfInfomsg{Index: int32(index), Flags: flags, Change: flags})
 }
 
-// linkAttrs appends what both ends of a new veth have in common.
-func linkAttrs(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
-	b.AttrString(unix.IFLA_IFNAME, p.Name)
-	b.Attr(unix.IFLA_ADDRESS, hardwareAddr(plan, p))
-	b.AttrU32(unix.IFLA_MTU, fabric.MTU)
-	b.AttrU32(unix.IFLA_NUM_TX_QUEUES, 1)
-	b.AttrU32(unix.IFLA_NUM_RX_QUEUES, 1)
-	if p.GSOMaxSegs > 0 {
-		b.AttrU32(unix.IFLA_GSO_MAX_SEGS, uint32(p.GSOMaxSegs))
+// wiring collects the requests that make nodes of a fabric.
+type wiring struct {
+	rtnl.Batch
+	f *Fabric
+}
+
+// links requests the links whose end A is at a node. The ends B are created in
+// the namespaces of the nodes there.
+func (w *wiring) links(n *fabric.Node) {
+	for _, port := range w.f.plan.Ports[n.ID] {
+		l := &w.f.plan.Links[port.Link]
+		if l.A.Node != n.ID {
+			continue
+		}
+		w.Begin(unix.RTM_NEWLINK, createNew, "create veth", w.f.plan.LinkName(fabric.Hop{Link: l.ID}))
+		w.vethEnd(&l.A)
+		w.Nest(unix.IFLA_LINKINFO)
+		w.AttrString(unix.IFLA_INFO_KIND, "veth")
+		w.Nest(unix.IFLA_INFO_DATA)
+		w.Nest(nl.VETH_INFO_PEER)
+		w.vethEnd(&l.B)
+		w.AttrU32(unix.IFLA_NET_NS_FD, uint32(w.f.ns[l.B.Node].handle))
 	}
 }
 
-// addVeth requests, in the namespace of end A, a link whose end B is created in
-// the namespace peer.
-func addVeth(b *rtnl.Batch, plan *fabric.Plan, l *fabric.Link, peer netns.NsHandle) {
-	b.Begin(unix.RTM_NEWLINK, createNew, "create veth", plan.LinkName(fabric.Hop{Link: l.ID}))
-	ifinfo(b, ifindexOf(plan, &l.A), 0)
-	linkAttrs(b, plan, &l.A)
-	b.Nest(unix.IFLA_LINKINFO)
-	b.AttrString(unix.IFLA_INFO_KIND, "veth")
-	b.Nest(unix.IFLA_INFO_DATA)
-	b.Nest(vethInfoPeer)
-	ifinfo(b, ifindexOf(plan, &l.B), 0)
-	linkAttrs(b, plan, &l.B)
-	b.AttrU32(unix.IFLA_NET_NS_FD, uint32(peer))
-	b.End()
-	b.End()
-	b.End()
+func (w *wiring) vethEnd(p *fabric.Port) {
+	ifinfo(&w.Batch, ifindexOf(w.f.plan, p), 0)
+	w.AttrString(unix.IFLA_IFNAME, p.Name)
+	w.Attr(unix.IFLA_ADDRESS, hardwareAddr(w.f.plan, p))
+	w.AttrU32(unix.IFLA_MTU, fabric.MTU)
+	w.AttrU32(unix.IFLA_NUM_TX_QUEUES, 1)
+	w.AttrU32(unix.IFLA_NUM_RX_QUEUES, 1)
+	if p.GSOMaxSegs > 0 {
+		w.AttrU32(unix.IFLA_GSO_MAX_SEGS, uint32(p.GSOMaxSegs))
+	}
 }
 
-func setUp(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
-	b.Begin(unix.RTM_NEWLINK, 0, "raise", p.Name)
-	ifinfo(b, ifindexOf(plan, p), unix.IFF_UP)
+// ports requests the shaping and the addresses of a node's ports, and raises them.
+func (w *wiring) ports(n *fabric.Node) {
+	for _, port := range w.f.plan.Ports[n.ID] {
+		index := ifindexOf(w.f.plan, port)
+		queueing(w.f.plan, &port.Shape, w.f.features.delays(port)).Add(&w.Batch, index, port.Name)
+		w.addr(index, port.Addr)
+		w.Begin(unix.RTM_NEWLINK, 0, "raise", port.Name)
+		ifinfo(&w.Batch, index, unix.IFF_UP)
+	}
+	for _, a := range n.Addrs {
+		w.addr(loIndex, netip.PrefixFrom(a, 32))
+	}
 }
 
-func addAddr(b *rtnl.Batch, index uint32, addr netip.Prefix) {
-	b.Begin(unix.RTM_NEWADDR, createNew, "add address", addr.String())
-	b.U8(unix.AF_INET, uint8(addr.Bits()), 0, unix.RT_SCOPE_UNIVERSE)
-	b.U32(index)
-	a := addr.Addr().As4()
-	b.Attr(unix.IFA_LOCAL, a[:])
-	b.Attr(unix.IFA_ADDRESS, a[:])
+func (w *wiring) addr(index uint32, addr netip.Prefix) {
+	w.Begin(unix.RTM_NEWADDR, createNew, "add address", addr.String())
+	rtnl.Put(&w.Batch, unix.IfAddrmsg{Family: unix.AF_INET, Prefixlen: uint8(addr.Bits()), Index: index})
+	w.AttrAddr(unix.IFA_LOCAL, addr.Addr())
+	w.AttrAddr(unix.IFA_ADDRESS, addr.Addr())
 }
 
-func addNeighbour(b *rtnl.Batch, plan *fabric.Plan, p *fabric.Port) {
-	peer := plan.Peer(p)
-	b.Begin(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour", peer.Addr.Addr().String())
-	b.U8(unix.AF_INET, 0)
-	b.U16(0)
-	b.U32(ifindexOf(plan, p))
-	b.U16(unix.NUD_PERMANENT)
-	b.U8(0, unix.RTN_UNICAST)
-	a := peer.Addr.Addr().As4()
-	b.Attr(unix.NDA_DST, a[:])
-	b.Attr(unix.NDA_LLADDR, hardwareAddr(plan, peer))
+// routes requests a node's neighbours, routes and rules.
+func (w *wiring) routes(n *fabric.Node) {
+	for _, port := range w.f.plan.Ports[n.ID] {
+		peer := w.f.plan.Peer(port)
+		w.Begin(unix.RTM_NEWNEIGH, unix.NLM_F_CREATE|unix.NLM_F_REPLACE, "add neighbour", peer.Addr.Addr().String())
+		index := int32(ifindexOf(w.f.plan, port))
+		rtnl.Put(&w.Batch, unix.NdMsg{Family: unix.AF_INET, Ifindex: index, State: unix.NUD_PERMANENT, Type: unix.RTN_UNICAST})
+		w.AttrAddr(unix.NDA_DST, peer.Addr.Addr())
+		w.Attr(unix.NDA_LLADDR, hardwareAddr(w.f.plan, peer))
+	}
+	for i := range n.Routes {
+		w.route(n, &n.Routes[i])
+	}
+	for _, r := range n.Rules {
+		w.Begin(unix.RTM_NEWRULE, createNew, "add rule from", r.From.String())
+		rtnl.Put(&w.Batch, unix.RtMsg{Family: unix.AF_INET, Src_len: 32, Table: uint8(r.Table), Type: unix.FR_ACT_TO_TBL})
+		w.AttrAddr(unix.FRA_SRC, r.From)
+		w.AttrU32(unix.FRA_TABLE, uint32(r.Table))
+		w.AttrU32(unix.FRA_PRIORITY, rulePriority)
+	}
 }
 
 // tableOf is the kernel's number of a plan's table.
@@ -128,51 +143,35 @@ func tableOf(table int) uint32 {
 	return uint32(table)
 }
 
-func addRoute(b *rtnl.Batch, plan *fabric.Plan, n *fabric.Node, r *fabric.Route) {
-	b.Begin(unix.RTM_NEWROUTE, createNew, "add route to", r.Dst.String())
-	b.U8(unix.AF_INET, uint8(r.Dst.Bits()), 0, 0,
-		uint8(tableOf(r.Table)), unix.RTPROT_STATIC, unix.RT_SCOPE_UNIVERSE, unix.RTN_UNICAST)
-	b.U32(0)
-	b.AttrU32(unix.RTA_TABLE, tableOf(r.Table))
-	if r.Dst.Bits() > 0 {
-		a := r.Dst.Addr().As4()
-		b.Attr(unix.RTA_DST, a[:])
+func (w *wiring) route(n *fabric.Node, r *fabric.Route) {
+	table, header := tableOf(r.Table), unix.RtMsg{Family: unix.AF_INET, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_UNICAST}
+	header.Table, header.Dst_len = uint8(table), uint8(r.Dst.Bits())
+	w.Begin(unix.RTM_NEWROUTE, createNew, "add route to", r.Dst.String())
+	rtnl.Put(&w.Batch, header)
+	w.AttrU32(unix.RTA_TABLE, table)
+	if header.Dst_len > 0 {
+		w.AttrAddr(unix.RTA_DST, r.Dst.Addr())
 	}
 	if r.Src.IsValid() {
-		a := r.Src.As4()
-		b.Attr(unix.RTA_PREFSRC, a[:])
+		w.AttrAddr(unix.RTA_PREFSRC, r.Src)
 	}
 	if !n.IsSwitch() {
 		// The sysctl does this on newer kernels; a metric counts only when locked.
-		b.Nest(unix.RTA_METRICS)
-		b.AttrU32(unix.RTAX_LOCK, 1<<unix.RTAX_RTO_MIN)
-		b.AttrU32(unix.RTAX_RTO_MIN, rtoMinMillis)
-		b.End()
+		w.Nest(unix.RTA_METRICS)
+		w.AttrU32(unix.RTAX_LOCK, 1<<unix.RTAX_RTO_MIN)
+		w.AttrU32(unix.RTAX_RTO_MIN, rtoMinMillis)
+		w.End()
 	}
-	ports := plan.Ports[n.ID]
+	ports := w.f.plan.Ports[n.ID]
 	if len(r.NextHops) == 1 {
-		nh := r.NextHops[0]
-		a := nh.Via.As4()
-		b.Attr(unix.RTA_GATEWAY, a[:])
-		b.AttrU32(unix.RTA_OIF, ifindexOf(plan, ports[nh.Port]))
+		w.AttrAddr(unix.RTA_GATEWAY, r.NextHops[0].Via)
+		w.AttrU32(unix.RTA_OIF, ifindexOf(w.f.plan, ports[r.NextHops[0].Port]))
 		return
 	}
-	b.Nest(unix.RTA_MULTIPATH)
+	w.Nest(unix.RTA_MULTIPATH)
 	for _, nh := range r.NextHops {
-		b.NextHop(ifindexOf(plan, ports[nh.Port]))
-		a := nh.Via.As4()
-		b.Attr(unix.RTA_GATEWAY, a[:])
-		b.End()
+		w.NextHop(ifindexOf(w.f.plan, ports[nh.Port]))
+		w.AttrAddr(unix.RTA_GATEWAY, nh.Via)
+		w.End()
 	}
-	b.End()
-}
-
-func addRule(b *rtnl.Batch, r fabric.Rule) {
-	b.Begin(unix.RTM_NEWRULE, createNew, "add rule from", r.From.String())
-	b.U8(unix.AF_INET, 0, 32, 0, uint8(r.Table), 0, 0, frActToTable)
-	b.U32(0)
-	a := r.From.As4()
-	b.Attr(unix.FRA_SRC, a[:])
-	b.AttrU32(unix.FRA_TABLE, uint32(r.Table))
-	b.AttrU32(unix.FRA_PRIORITY, rulePriority)
 }

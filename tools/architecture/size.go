@@ -21,13 +21,15 @@ type Sizes struct {
 	// tools.
 	Functions  map[string]int // lines of a function
 	Parameters map[string]int // of a function or of a function type, without the receiver
-	Methods    map[string]int // of a type
+	Methods    map[string]int // of a type; one that several platforms have their own of counts once
+
+	methods map[string]bool // those counted: by folder, type and name
 }
 
 // Measure reads all code but tests, testdata and generated protocol. Rooms and lines are counted
 // only in product code, without tools and test.
 func Measure(root fs.FS) (*Sizes, error) {
-	s := &Sizes{Functions: map[string]int{}, Parameters: map[string]int{}, Methods: map[string]int{}}
+	s := &Sizes{Functions: map[string]int{}, Parameters: map[string]int{}, Methods: map[string]int{}, methods: map[string]bool{}}
 	return s, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -79,7 +81,7 @@ func (s *Sizes) addCode(name string, text []byte) error {
 			within = f.Name.Name
 			s.Functions[fmt.Sprintf("%s:%d %s", name, line(f.Pos()), within)] = line(f.End()) - line(f.Pos()) + 1
 			if f.Recv.NumFields() == 1 {
-				s.Methods[path.Dir(name)+" "+receiver(f.Recv.List[0].Type)]++
+				s.addMethod(path.Dir(name)+" "+receiver(f.Recv.List[0].Type), within)
 			}
 		}
 		ast.Inspect(decl, func(n ast.Node) bool {
@@ -91,6 +93,13 @@ func (s *Sizes) addCode(name string, text []byte) error {
 		})
 	}
 	return nil
+}
+
+func (s *Sizes) addMethod(typ, method string) {
+	if key := typ + "." + method; !s.methods[key] {
+		s.methods[key] = true
+		s.Methods[typ]++
+	}
 }
 
 // receiver returns the type name of a method.

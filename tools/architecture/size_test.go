@@ -57,6 +57,7 @@ func TestMeasure(t *testing.T) {
 	ignored := file("package x", "func (s *S) Ignored(a, b, c int) {}")
 	s, err := Measure(fstest.MapFS{
 		"internal/a/a.go":          file("package a", "", "type S[T any] struct{}", "type F func(a, b int, c string)", "func (s *S[T]) One(a, b int) {", "	_ = func(x, _, _, _ int) {}", "}", "func (S[T]) Two() {}"),
+		"internal/a/a_windows.go":  file("package a", "", "func (S[T]) Two() {}"), // again
 		"internal/b/c/c.go":        file("package c"),
 		"tools/t.go":               file("package t", "func Tool() {}"),
 		"internal/a/a_test.go":     ignored,
@@ -67,10 +68,11 @@ func TestMeasure(t *testing.T) {
 	})
 	require.NoError(t, err)
 	slices.Sort(s.Rooms)
+	s.methods = nil
 	assert.Equal(t, &Sizes{
-		Rooms: []string{"a", "b"}, Lines: 9,
-		Functions:  map[string]int{"internal/a/a.go:5 One": 3, "internal/a/a.go:8 Two": 1, "tools/t.go:2 Tool": 1},
-		Parameters: map[string]int{"internal/a/a.go:4:8 type or variable": 3, "internal/a/a.go:5:1 One": 2, "internal/a/a.go:6:6 One": 4, "internal/a/a.go:8:1 Two": 0, "tools/t.go:2:1 Tool": 0},
+		Rooms: []string{"a", "b"}, Lines: 12,
+		Functions:  map[string]int{"internal/a/a.go:5 One": 3, "internal/a/a.go:8 Two": 1, "internal/a/a_windows.go:3 Two": 1, "tools/t.go:2 Tool": 1},
+		Parameters: map[string]int{"internal/a/a.go:4:8 type or variable": 3, "internal/a/a.go:5:1 One": 2, "internal/a/a.go:6:6 One": 4, "internal/a/a.go:8:1 Two": 0, "internal/a/a_windows.go:3:1 Two": 0, "tools/t.go:2:1 Tool": 0},
 		Methods:    map[string]int{"internal/a S": 2},
 	}, s)
 	assert.Equal(t, []string{"internal/a/a.go:6:6 One: 4", "internal/a/a.go:4:8 type or variable: 3"}, Over(2, s.Parameters))

@@ -29,11 +29,12 @@ func Need(tb testing.TB, names ...string) {
 
 func judge(tb testing.TB, name string, lack error) {
 	tb.Helper()
+	listed := strings.Split(os.Getenv(MustEnv), ",")
 	switch {
 	case lack == nil:
 	case !errors.Is(lack, kernel.ErrUnsupported):
 		tb.Fatalf("could not tell whether this kernel has %s: %v", name, lack)
-	case must(name):
+	case slices.Contains(listed, name) || slices.Contains(listed, "all"):
 		tb.Fatalf("%s lists %s, but: %v", MustEnv, name, lack)
 	default:
 		tb.Skipf("%v", lack)
@@ -48,9 +49,4 @@ func NeedFabric(tb testing.TB) {
 			Need(tb, p.Name)
 		}
 	}
-}
-
-func must(name string) bool {
-	listed := strings.Split(os.Getenv(MustEnv), ",")
-	return slices.Contains(listed, name) || slices.Contains(listed, "all")
 }

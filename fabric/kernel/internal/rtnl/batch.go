@@ -6,11 +6,13 @@
 // (see the benchmarks of package kernel). The package knows message framing
 // and errors, not what messages mean.
 //
-// A Batch is built, then given to a Conn. Neither is safe for concurrent use.
+// A Batch is built, then given to a Conn. A Batch is not safe for concurrent use.
 package rtnl
 
 import (
-	"encoding/binary"
+	"bytes"
+	"net/netip"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,15 +34,11 @@ type op struct {
 // Reset empties the batch and keeps its memory.
 func (b *Batch) Reset() { b.buf, b.ops, b.nests = b.buf[:0], b.ops[:0], b.nests[:0] }
 
-// Len is the number of requests.
-func (b *Batch) Len() int { return len(b.ops) }
-
 // Requests calls fn for each request with its type, as the kernel will see it.
-func (b *Batch) Requests(fn func(typ uint16, m Message)) {
+func (b *Batch) Requests(fn func(typ uint16, payload []byte)) {
 	b.finish()
 	for i, o := range b.ops {
-		m := b.buf[o.start:b.endOf(i)]
-		fn(binary.NativeEndian.Uint16(m[4:]), Message{Payload: m[unix.NLMSG_HDRLEN:]})
+		fn(b.header(i).Type, b.buf[o.start+unix.NLMSG_HDRLEN:b.endOf(i)])
 	}
 }
 
@@ -49,10 +47,7 @@ func (b *Batch) Requests(fn func(typ uint16, m Message)) {
 func (b *Batch) Begin(typ, flags uint16, what, object string) {
 	b.finish()
 	b.ops = append(b.ops, op{start: len(b.buf), what: what, object: object})
-	b.buf = binary.NativeEndian.AppendUint32(b.buf, 0)
-	b.buf = binary.NativeEndian.AppendUint16(b.buf, typ)
-	b.buf = binary.NativeEndian.AppendUint16(b.buf, flags|unix.NLM_F_REQUEST)
-	b.buf = append(b.buf, 0, 0, 0, 0, 0, 0, 0, 0) // sequence, sender
+	Put(b, unix.NlMsghdr{Type: typ, Flags: flags | unix.NLM_F_REQUEST})
 }
 
 // finish closes open nests and writes the length of the request begun last.
@@ -60,48 +55,47 @@ func (b *Batch) finish() {
 	for len(b.nests) > 0 {
 		b.End()
 	}
-	if len(b.ops) > 0 {
-		start := b.ops[len(b.ops)-1].start
-		binary.NativeEndian.PutUint32(b.buf[start:], uint32(len(b.buf)-start))
+	if last := len(b.ops) - 1; last >= 0 {
+		b.header(last).Len = uint32(len(b.buf) - b.ops[last].start)
 	}
 }
 
-// U8 appends bytes of a fixed header.
-func (b *Batch) U8(v ...uint8) { b.buf = append(b.buf, v...) }
-
-// U16 appends 16-bit words of a fixed header, in host order.
-func (b *Batch) U16(v ...uint16) {
-	for _, x := range v {
-		b.buf = binary.NativeEndian.AppendUint16(b.buf, x)
-	}
+// header is a request's. Every request begins at a multiple of four bytes.
+func (b *Batch) header(i int) *unix.NlMsghdr {
+	return (*unix.NlMsghdr)(unsafe.Pointer(&b.buf[b.ops[i].start]))
 }
 
-// U32 appends 32-bit words of a fixed header, in host order.
-func (b *Batch) U32(v ...uint32) {
-	for _, x := range v {
-		b.buf = binary.NativeEndian.AppendUint32(b.buf, x)
+func (b *Batch) endOf(i int) int {
+	if i+1 < len(b.ops) {
+		return b.ops[i+1].start
 	}
+	return len(b.buf)
 }
+
+// Put appends a value of fixed size as it is in memory: a message's own header, for example.
+func Put[T any](b *Batch, v T) { b.buf = append(b.buf, Raw(&v)...) }
+
+// Bytes appends bytes as they are.
+func (b *Batch) Bytes(v []byte) { b.buf = append(b.buf, v...) }
 
 // Nest opens an attribute that holds what follows, until End.
 func (b *Batch) Nest(typ uint16) {
 	b.nests = append(b.nests, len(b.buf))
-	b.U16(0, typ)
+	Put(b, unix.NlAttr{Type: typ})
 }
 
 // NextHop opens an rtnexthop, whose length field comes first as an attribute's.
 func (b *Batch) NextHop(ifindex uint32) {
 	b.nests = append(b.nests, len(b.buf))
-	b.U16(0)
-	b.U8(0, 0)
-	b.U32(ifindex)
+	Put(b, unix.RtNexthop{Ifindex: int32(ifindex)})
 }
 
 // End closes the attribute opened last.
 func (b *Batch) End() {
 	start := b.nests[len(b.nests)-1]
 	b.nests = b.nests[:len(b.nests)-1]
-	binary.NativeEndian.PutUint16(b.buf[start:], uint16(len(b.buf)-start))
+	length := uint16(len(b.buf) - start)
+	copy(b.buf[start:], Raw(&length))
 	b.align()
 }
 
@@ -113,32 +107,74 @@ func (b *Batch) align() {
 
 // Attr appends an attribute.
 func (b *Batch) Attr(typ uint16, value []byte) {
-	b.U16(uint16(4+len(value)), typ)
+	Put(b, unix.NlAttr{Len: uint16(unix.SizeofNlAttr + len(value)), Type: typ})
 	b.buf = append(b.buf, value...)
 	b.align()
 }
 
 // AttrString appends a text attribute with its final zero.
 func (b *Batch) AttrString(typ uint16, s string) {
-	b.U16(uint16(4+len(s)+1), typ)
+	Put(b, unix.NlAttr{Len: uint16(unix.SizeofNlAttr + len(s) + 1), Type: typ})
 	b.buf = append(append(b.buf, s...), 0)
 	b.align()
 }
 
-// AttrU8 appends a byte.
-func (b *Batch) AttrU8(typ uint16, v uint8) { b.Attr(typ, []byte{v}) }
-
 // AttrU32 appends a 32-bit word in host order.
-func (b *Batch) AttrU32(typ uint16, v uint32) {
-	b.U16(8, typ)
-	b.U32(v)
-}
-
-// AttrU64 appends a 64-bit word in host order.
-func (b *Batch) AttrU64(typ uint16, v uint64) {
-	b.U16(12, typ)
-	b.buf = binary.NativeEndian.AppendUint64(b.buf, v)
-}
+func (b *Batch) AttrU32(typ uint16, v uint32) { b.Attr(typ, Raw(&v)) }
 
 // AttrBE16 appends a 16-bit word in network order, as ports are.
 func (b *Batch) AttrBE16(typ, v uint16) { b.Attr(typ, []byte{byte(v >> 8), byte(v)}) }
+
+// AttrAddr appends an IPv4 address.
+func (b *Batch) AttrAddr(typ uint16, a netip.Addr) {
+	v := a.As4()
+	b.Attr(typ, v[:])
+}
+
+// Raw is a value's memory, in host order.
+func Raw[T any](v *T) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(v)), unsafe.Sizeof(*v))
+}
+
+// Split reads a value of fixed size, in host order, and returns it with what follows.
+// Missing bytes are 0.
+func Split[T any](b []byte) (v T, rest []byte) {
+	n := copy(Raw(&v), b)
+	return v, b[n:]
+}
+
+// Get is the value that an attribute holds. Missing bytes are 0.
+func Get[T any](b []byte) T {
+	v, _ := Split[T](b)
+	return v
+}
+
+// Attrs calls fn for each attribute in b, without the flags of its type. It stops at the
+// first malformed one.
+func Attrs(b []byte, fn func(typ uint16, value []byte)) {
+	const typeMask = ^uint16(unix.NLA_F_NESTED | unix.NLA_F_NET_BYTEORDER)
+	for len(b) >= unix.SizeofNlAttr {
+		a := Get[unix.NlAttr](b)
+		if a.Len < unix.SizeofNlAttr || int(a.Len) > len(b) {
+			return
+		}
+		fn(a.Type&typeMask, b[unix.SizeofNlAttr:a.Len])
+		b = Next(b, int(a.Len))
+	}
+}
+
+// Next skips a length and its padding to a multiple of four bytes.
+func Next(b []byte, length int) []byte { return b[min((length+3)&^3, len(b)):] }
+
+// Find returns the value of the first attribute of a type, nil when there is none.
+func Find(b []byte, typ uint16) (value []byte) {
+	Attrs(b, func(t uint16, v []byte) {
+		if t == typ && value == nil {
+			value = v
+		}
+	})
+	return value
+}
+
+// String is a text attribute without its final zero.
+func String(v []byte) string { return string(bytes.TrimRight(v, "\x00")) }

@@ -3,12 +3,11 @@
 package rtnl
 
 import (
-	"encoding/binary"
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,38 +31,11 @@ var receiveBuffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); retu
 // that opened it, wherever it is used from. Safe for concurrent use.
 type Conn struct {
 	mu  sync.Mutex
-	fd  int
+	fd  int // -1 after Close
 	seq uint32
 	// kernel is where requests go; Sendto uses it as scratch memory.
 	kernel unix.SockaddrNetlink
-	// closed guards against use after Close, when fd may be another file.
-	closed atomic.Bool
 }
-
-// Message is one answer: what follows the netlink header. It is valid until the
-// callback returns.
-type Message struct{ Payload []byte }
-
-// OpError is a request that the kernel refused.
-type OpError struct {
-	What, Object string
-	Errno        syscall.Errno
-	Text         string // the kernel's own words, if it gave any
-}
-
-func (e *OpError) Error() string {
-	s := strings.TrimSpace(e.What + " " + e.Object)
-	if e.Text != "" {
-		return fmt.Sprintf("%s: %v (kernel: %s)", s, e.Errno, strings.TrimSuffix(e.Text, "."))
-	}
-	return fmt.Sprintf("%s: %v", s, e.Errno)
-}
-
-// Unwrap gives the errno.
-func (e *OpError) Unwrap() error { return e.Errno }
-
-// ErrDumpInterrupted means that a table kept changing while it was read.
-var ErrDumpInterrupted = errors.New("dump interrupted by concurrent changes")
 
 // Open makes a socket in the calling thread's network namespace.
 func Open() (*Conn, error) {
@@ -86,224 +58,182 @@ func Open() (*Conn, error) {
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed.Swap(true) {
+	if c.fd < 0 {
 		return nil
 	}
-	return unix.Close(c.fd)
+	fd := c.fd
+	c.fd = -1
+	return unix.Close(fd)
 }
 
 // Exec sends all requests of a batch and waits until the kernel has done them.
-// All are tried; the errors of refused requests are joined, each an *OpError.
+// All are tried; the errors of refused requests are joined, each with its errno.
 func (c *Conn) Exec(b *Batch) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b.finish()
-	var errs []error
-	for at := 0; at < len(b.ops); {
-		end := at + 1
-		for end < len(b.ops) && b.endOf(end)-b.ops[at].start <= sendBytes {
-			end++
-		}
-		b.setFlags(end-1, unix.NLM_F_ACK)
-		if err := c.lockedRun(b, at, end, nil, &errs); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		at = end
-	}
-	return errors.Join(errs...)
+	return c.inParts(b, func(at, end int) bool { return b.endOf(end)-b.ops[at].start <= sendBytes }, nil)
 }
 
 // Query sends requests that have one answer each, and calls fn for each answer
-// with the request's position. A request that the kernel refuses gives an
-// *OpError; all are joined.
-func (c *Conn) Query(b *Batch, fn func(i int, m Message)) error {
+// with the request's position. The errors of refused requests are joined. A payload
+// is valid until fn returns.
+func (c *Conn) Query(b *Batch, fn func(i int, payload []byte)) error {
+	return c.inParts(b, func(at, end int) bool { return end-at < queryChunk }, fn)
+}
+
+// inParts sends parts of a batch and reads the answers of each: one per request where fn
+// takes them, else the last one's acknowledgement. fits reports whether a part that begins
+// at one request can include another.
+func (c *Conn) inParts(b *Batch, fits func(at, end int) bool, fn func(i int, payload []byte)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b.finish()
 	var errs []error
-	for at := 0; at < len(b.ops); at += queryChunk {
-		if err := c.lockedRun(b, at, min(at+queryChunk, len(b.ops)), fn, &errs); err != nil {
+	for at, end := 0, 0; at < len(b.ops); at = end {
+		for end = at + 1; end < len(b.ops) && fits(at, end); end++ {
+			continue
+		}
+		open := end - at
+		if fn == nil {
+			open = 1
+			b.header(end - 1).Flags |= unix.NLM_F_ACK
+		}
+		err := c.lockedExchange(b, at, end, func(i int, h unix.NlMsghdr, payload []byte) (done bool) {
+			if h.Type == unix.NLMSG_ERROR {
+				if err := b.ops[i].refusal(h, payload); err != nil {
+					errs = append(errs, err)
+				}
+			} else if fn != nil {
+				fn(i, payload)
+			}
+			if fn != nil || i == end-1 {
+				open--
+			}
+			return open == 0
+		})
+		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (b *Batch) endOf(i int) int {
-	if i+1 < len(b.ops) {
-		return b.ops[i+1].start
+// Dump lists a table, which what names in errors: it sends one request with a header and
+// calls fn for each entry. An interrupted dump is repeated from the start: reset is called
+// before each try. A payload is valid until fn returns.
+func (c *Conn) Dump(typ uint16, what string, header []byte, reset func(), fn func(payload []byte)) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b Batch
+	b.Begin(typ, unix.NLM_F_DUMP, "list", what)
+	b.Bytes(header)
+	b.finish()
+	for range dumpTries {
+		reset()
+		interrupted, refusal := false, error(nil)
+		err := c.lockedExchange(&b, 0, 1, func(_ int, h unix.NlMsghdr, payload []byte) (done bool) {
+			interrupted = interrupted || h.Flags&unix.NLM_F_DUMP_INTR != 0
+			switch h.Type {
+			case unix.NLMSG_DONE:
+			case unix.NLMSG_ERROR:
+				refusal = b.ops[0].refusal(h, payload)
+			default:
+				fn(payload)
+				return false
+			}
+			return true
+		})
+		if err = cmp.Or(err, refusal); err != nil || !interrupted {
+			return err
+		}
 	}
-	return len(b.buf)
+	return b.ops[0].failure(errors.New("dump interrupted by concurrent changes"))
 }
 
-func (b *Batch) setFlags(i int, flags uint16) {
-	at := b.buf[b.ops[i].start+6:]
-	binary.NativeEndian.PutUint16(at, binary.NativeEndian.Uint16(at)|flags)
-}
-
-// lockedRun sends requests [at, end) at once and reads until the last is
-// settled: by its acknowledgement, or with fn when each has its answer.
-// Caller holds c.mu.
-func (c *Conn) lockedRun(b *Batch, at, end int, fn func(int, Message), errs *[]error) error {
-	if c.closed.Load() {
-		return fmt.Errorf("%s %s: %w", b.ops[at].what, b.ops[at].object, unix.EBADF)
-	}
+// lockedExchange sends requests [at, end) at once and gives every answer to fn with its
+// request's position, until fn reports the last. Caller holds c.mu.
+func (c *Conn) lockedExchange(b *Batch, at, end int, fn func(i int, h unix.NlMsghdr, payload []byte) (done bool)) error {
 	first := c.seq + 1
 	for i := at; i < end; i++ {
 		c.seq++
-		binary.NativeEndian.PutUint32(b.buf[b.ops[i].start+8:], c.seq)
+		b.header(i).Seq = c.seq
 	}
-	if err := c.lockedSend(b.buf[b.ops[at].start:b.endOf(end-1)]); err != nil {
-		return fmt.Errorf("%s %s: %w", b.ops[at].what, b.ops[at].object, err)
+	if err := retry(func() error { return unix.Sendto(c.fd, b.buf[b.ops[at].start:b.endOf(end-1)], 0, &c.kernel) }); err != nil {
+		return b.ops[at].failure(err)
 	}
-	open := end - at
-	for open > 0 {
-		err := c.lockedReceive(func(h header, payload []byte) {
-			i := int(h.seq - first)
-			if i < 0 || i >= end-at {
-				return // an answer to an earlier request that timed out
-			}
-			o := b.ops[at+i]
-			if h.typ == unix.NLMSG_ERROR {
-				if errno, text := parseError(h, payload); errno != 0 {
-					*errs = append(*errs, &OpError{What: o.what, Object: o.object, Errno: errno, Text: text})
-				}
-				if fn == nil && i != end-at-1 {
-					return
-				}
-			} else if fn != nil {
-				fn(at+i, Message{Payload: payload})
-			}
-			if fn == nil {
-				open = 0
-			} else {
-				open--
+	for done := false; !done; {
+		err := c.lockedReceive(func(h unix.NlMsghdr, payload []byte) {
+			i := int(h.Seq - first) // others answer an earlier request that timed out
+			if i >= 0 && i < end-at && fn(at+i, h, payload) {
+				done = true
 			}
 		})
 		if err != nil {
-			return fmt.Errorf("%s %s: read the answer: %w", b.ops[at].what, b.ops[at].object, err)
+			return b.ops[at].failure(fmt.Errorf("read the answer: %w", err))
 		}
 	}
 	return nil
 }
 
-// Dump sends one request for a table and calls fn for each entry. An
-// interrupted dump is repeated from the start: reset is called before each try.
-func (c *Conn) Dump(b *Batch, reset func(), fn func(m Message)) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	b.finish()
-	b.setFlags(0, unix.NLM_F_DUMP)
-	for range dumpTries {
-		reset()
-		again, err := c.lockedDump(b, fn)
-		if err != nil || !again {
-			return err
-		}
-	}
-	return fmt.Errorf("%s %s: %w", b.ops[0].what, b.ops[0].object, ErrDumpInterrupted)
-}
-
-func (c *Conn) lockedDump(b *Batch, fn func(m Message)) (interrupted bool, err error) {
-	o := b.ops[0]
-	if c.closed.Load() {
-		return false, fmt.Errorf("%s %s: %w", o.what, o.object, unix.EBADF)
-	}
-	c.seq++
-	seq := c.seq
-	binary.NativeEndian.PutUint32(b.buf[8:], seq)
-	if err := c.lockedSend(b.buf); err != nil {
-		return false, fmt.Errorf("%s %s: %w", o.what, o.object, err)
-	}
-	var failed error
-	for done := false; !done; {
-		err := c.lockedReceive(func(h header, payload []byte) {
-			if h.seq != seq {
-				return
-			}
-			interrupted = interrupted || h.flags&unix.NLM_F_DUMP_INTR != 0
-			switch h.typ {
-			case unix.NLMSG_DONE:
-				done = true
-			case unix.NLMSG_ERROR:
-				done = true
-				if errno, text := parseError(h, payload); errno != 0 {
-					failed = &OpError{What: o.what, Object: o.object, Errno: errno, Text: text}
-				}
-			default:
-				fn(Message{Payload: payload})
-			}
-		})
-		if err != nil {
-			return false, fmt.Errorf("%s %s: read the answer: %w", o.what, o.object, err)
-		}
-	}
-	return interrupted, failed
-}
-
-func (c *Conn) lockedSend(buf []byte) error {
+// retry repeats a system call that a signal interrupted.
+func retry(call func() error) error {
 	for {
-		err := unix.Sendto(c.fd, buf, 0, &c.kernel)
-		if !errors.Is(err, unix.EINTR) {
+		if err := call(); !errors.Is(err, unix.EINTR) {
 			return err
 		}
 	}
-}
-
-type header struct {
-	typ, flags uint16
-	seq        uint32
 }
 
 // lockedReceive reads one datagram and calls fn for each message in it.
-func (c *Conn) lockedReceive(fn func(h header, payload []byte)) error {
+func (c *Conn) lockedReceive(fn func(h unix.NlMsghdr, payload []byte)) error {
 	pooled := receiveBuffers.Get().(*[]byte)
 	defer receiveBuffers.Put(pooled)
 	var n int
-	for {
-		var err error
+	err := retry(func() (err error) {
 		n, _, err = unix.Recvfrom(c.fd, *pooled, 0)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
-	buf := (*pooled)[:n]
-	for len(buf) >= unix.NLMSG_HDRLEN {
-		length := int(binary.NativeEndian.Uint32(buf))
+	for buf := (*pooled)[:n]; len(buf) >= unix.NLMSG_HDRLEN; {
+		h := Get[unix.NlMsghdr](buf)
+		length := int(h.Len)
 		if length < unix.NLMSG_HDRLEN || length > len(buf) {
 			return fmt.Errorf("message of %d bytes in %d", length, len(buf))
 		}
-		fn(header{
-			typ: binary.NativeEndian.Uint16(buf[4:]), flags: binary.NativeEndian.Uint16(buf[6:]),
-			seq: binary.NativeEndian.Uint32(buf[8:]),
-		}, buf[unix.NLMSG_HDRLEN:length])
-		buf = buf[min((length+3)&^3, len(buf)):]
+		fn(h, buf[unix.NLMSG_HDRLEN:length])
+		buf = Next(buf, length)
 	}
 	return nil
 }
 
-func parseError(h header, payload []byte) (syscall.Errno, string) {
-	if len(payload) < 4 {
+func (o op) failure(err error) error { return fmt.Errorf("%s %s: %w", o.what, o.object, err) }
+
+// refusal is the error in an answer; nil when it is an acknowledgement.
+func (o op) refusal(h unix.NlMsghdr, payload []byte) error {
+	errno, text := parseError(h, payload)
+	switch {
+	case errno == 0:
+		return nil
+	case text != "":
+		return fmt.Errorf("%s %s: %w (kernel: %s)", o.what, o.object, errno, strings.TrimSuffix(text, "."))
+	}
+	return o.failure(errno)
+}
+
+// parseError reads the errno and the kernel's own words, if it gave any.
+func parseError(h unix.NlMsghdr, payload []byte) (syscall.Errno, string) {
+	e, rest := Split[unix.NlMsgerr](payload)
+	if len(payload) < unix.SizeofNlMsgerr-unix.NLMSG_HDRLEN {
 		return unix.EPROTO, "short error message"
 	}
-	errno := syscall.Errno(-int32(binary.NativeEndian.Uint32(payload)))
-	if errno == 0 || h.flags&unix.NLM_F_ACK_TLVS == 0 {
+	errno := syscall.Errno(-e.Error)
+	if errno == 0 || h.Flags&unix.NLM_F_ACK_TLVS == 0 {
 		return errno, ""
 	}
-	// errno, then the request's header; its payload is left out (CAP_ACK)
-	// unless the kernel does not know that option.
-	rest := payload[min(4+unix.NLMSG_HDRLEN, len(payload)):]
-	if h.flags&unix.NLM_F_CAPPED == 0 && len(payload) >= 8 {
-		rest = payload[min(4+int(binary.NativeEndian.Uint32(payload[4:])+3)&^3, len(payload)):]
+	// The payload of the refused request is left out (CAP_ACK) unless the kernel does not
+	// know that option.
+	if h.Flags&unix.NLM_F_CAPPED == 0 && e.Msg.Len >= unix.NLMSG_HDRLEN {
+		rest = Next(rest, int(e.Msg.Len)-unix.NLMSG_HDRLEN)
 	}
-	text := ""
-	Attrs(rest, func(typ uint16, v []byte) {
-		if typ == unix.NLMSGERR_ATTR_MSG {
-			text = String(v)
-		}
-	})
-	return errno, text
+	return errno, String(Find(rest, unix.NLMSGERR_ATTR_MSG))
 }

@@ -4,6 +4,7 @@ package rtnl
 
 import (
 	"encoding/binary"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,13 +19,13 @@ func TestBatchFramesRequests(t *testing.T) {
 	t.Parallel()
 	var b Batch
 	b.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE, "create", "x")
-	b.U32(7)
+	Put(&b, uint32(7))
 	b.Nest(unix.IFLA_LINKINFO)
 	b.AttrString(unix.IFLA_INFO_KIND, "veth")
 	b.Begin(unix.RTM_GETLINK, 0, "read", "y") // closes the nest and the request before it
-	b.AttrU8(1, 9)
+	b.Attr(1, []byte{9})
 	b.finish()
-	require.Equal(t, 2, b.Len())
+	require.Len(t, b.ops, 2)
 	length := binary.NativeEndian.Uint32(b.buf)
 	assert.EqualValues(t, 16+4+4+12, length)
 	assert.EqualValues(t, unix.NLM_F_CREATE|unix.NLM_F_REQUEST, binary.NativeEndian.Uint16(b.buf[6:]))
@@ -34,7 +35,7 @@ func TestBatchFramesRequests(t *testing.T) {
 	assert.EqualValues(t, len(second), binary.NativeEndian.Uint32(second))
 	assert.Equal(t, []byte{9}, Find(second[16:], 1))
 	b.Reset()
-	assert.Zero(t, b.Len())
+	assert.Empty(t, b.ops)
 }
 
 func TestNextHopsNestLikeAttributes(t *testing.T) {
@@ -47,9 +48,10 @@ func TestNextHopsNestLikeAttributes(t *testing.T) {
 	b.End()
 	b.finish()
 	hops := Find(b.buf[16:], unix.RTA_MULTIPATH)
-	assert.EqualValues(t, 16, U16(hops, 0))
-	assert.EqualValues(t, 3, U32(hops, 4))
-	assert.Equal(t, []byte{10, 0, 0, 1}, Find(Skip(hops, 8), unix.RTA_GATEWAY))
+	hop, attrs := Split[unix.RtNexthop](hops)
+	assert.EqualValues(t, 16, hop.Len)
+	assert.EqualValues(t, 3, hop.Ifindex)
+	assert.Equal(t, []byte{10, 0, 0, 1}, Find(attrs, unix.RTA_GATEWAY))
 }
 
 func TestExecNamesEveryRefusedRequest(t *testing.T) {
@@ -61,15 +63,15 @@ func TestExecNamesEveryRefusedRequest(t *testing.T) {
 	// Interfaces that do not exist: refused with and without rights.
 	for i, name := range []string{"one", "two"} {
 		b.Begin(unix.RTM_NEWLINK, 0, "raise", name)
-		b.U32(0, uint32(1<<30+i), unix.IFF_UP, unix.IFF_UP)
+		Put(&b, unix.IfInfomsg{Index: int32(1<<30 + i), Flags: unix.IFF_UP, Change: unix.IFF_UP})
 	}
 	err = c.Exec(&b)
 	require.Error(t, err)
 	assert.Contains(t, err.Error(), "raise one: ")
 	assert.Contains(t, err.Error(), "raise two: ")
-	var op *OpError
-	require.ErrorAs(t, err, &op)
-	assert.NotZero(t, op.Errno)
+	var errno syscall.Errno
+	require.ErrorAs(t, err, &errno)
+	assert.NotZero(t, errno)
 }
 
 func TestQueryAnswersInOrder(t *testing.T) {
@@ -81,12 +83,12 @@ func TestQueryAnswersInOrder(t *testing.T) {
 	var b Batch
 	for range n {
 		b.Begin(unix.RTM_GETLINK, 0, "read", "lo")
-		b.U32(0, 1, 0, 0)
+		Put(&b, unix.IfInfomsg{Index: 1})
 	}
 	var got []int
-	require.NoError(t, c.Query(&b, func(i int, m Message) {
+	require.NoError(t, c.Query(&b, func(i int, payload []byte) {
 		got = append(got, i)
-		assert.Equal(t, "lo", String(Find(Skip(m.Payload, unix.SizeofIfInfomsg), unix.IFLA_IFNAME)))
+		assert.Equal(t, "lo", String(Find(payload[unix.SizeofIfInfomsg:], unix.IFLA_IFNAME)))
 	}))
 	require.Len(t, got, n)
 	assert.IsIncreasing(t, got)
@@ -96,13 +98,10 @@ func TestDumpListsLoopback(t *testing.T) {
 	t.Parallel()
 	c, err := Open()
 	require.NoError(t, err)
-	var b Batch
-	b.Begin(unix.RTM_GETLINK, 0, "list", "links")
-	b.U32(0, 0, 0, 0)
 	var names []string
 	dump := func() error {
-		return c.Dump(&b, func() { names = nil }, func(m Message) {
-			names = append(names, String(Find(Skip(m.Payload, unix.SizeofIfInfomsg), unix.IFLA_IFNAME)))
+		return c.Dump(unix.RTM_GETLINK, "links", Raw(&unix.IfInfomsg{}), func() { names = nil }, func(payload []byte) {
+			names = append(names, String(Find(payload[unix.SizeofIfInfomsg:], unix.IFLA_IFNAME)))
 		})
 	}
 	require.NoError(t, dump())
@@ -110,6 +109,8 @@ func TestDumpListsLoopback(t *testing.T) {
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close(), "closing twice is harmless")
 	assert.ErrorIs(t, dump(), unix.EBADF)
+	var b Batch
+	b.Begin(unix.RTM_GETLINK, 0, "read", "links")
 	assert.ErrorIs(t, c.Exec(&b), unix.EBADF)
 }
 
@@ -119,11 +120,10 @@ func TestKernelTextIsKept(t *testing.T) {
 	payload = append(payload, make([]byte, unix.NLMSG_HDRLEN)...)
 	var b Batch
 	b.AttrString(unix.NLMSGERR_ATTR_MSG, "No such qdisc.")
-	errno, text := parseError(header{flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, append(payload, b.buf...))
-	assert.Equal(t, unix.ENOENT, errno)
-	assert.Equal(t, "add tbf to up0: no such file or directory (kernel: No such qdisc)",
-		(&OpError{What: "add tbf to", Object: "up0", Errno: errno, Text: text}).Error())
-	errno, _ = parseError(header{}, []byte{1})
+	err := op{what: "add tbf to", object: "up0"}.refusal(unix.NlMsghdr{Flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, append(payload, b.buf...))
+	assert.ErrorIs(t, err, unix.ENOENT)
+	assert.EqualError(t, err, "add tbf to up0: no such file or directory (kernel: No such qdisc)")
+	errno, _ := parseError(unix.NlMsghdr{}, []byte{1})
 	assert.Equal(t, unix.EPROTO, errno)
 }
 
@@ -139,8 +139,8 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%d bytes of attributes in %d", total, len(p))
 		}
 		v := Find(p, typ)
-		_, _, _, _ = String(v), U16(v, 0), U32(v, 2), U64(v, len(v))
-		_, _ = parseError(header{flags: unix.NLM_F_ACK_TLVS}, p)
-		_, _ = parseError(header{flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, p)
+		_, _, _, _ = String(v), Get[uint16](v), Get[uint64](v), Next(v, len(v))
+		_, _ = parseError(unix.NlMsghdr{Flags: unix.NLM_F_ACK_TLVS}, p)
+		_, _ = parseError(unix.NlMsghdr{Flags: unix.NLM_F_ACK_TLVS | unix.NLM_F_CAPPED}, p)
 	})
 }

@@ -8,23 +8,6 @@ import (
 	"time"
 )
 
-// Difference is one thing that is not as wanted.
-type Difference struct {
-	Object    string // "tbf", "htb class 1:10", "bfifo of class 1:10"
-	Field     string // "limit"; empty where the object itself is meant
-	Got, Want string // Want is empty where Got is enough: "is missing"
-	kin       string // objects that may be listed as one
-}
-
-// String is the difference in words.
-func (d Difference) String() string {
-	s := d.Object + " " + strings.TrimPrefix(d.Field+" ", " ") + d.Got
-	if d.Want != "" {
-		s += ", want " + d.Want
-	}
-	return s
-}
-
 // field is one setting, as it is compared and printed.
 type field struct {
 	name, unit   string
@@ -78,11 +61,11 @@ func (o Object) name(kind string) string {
 	return kind
 }
 
-// Diff compares a tree that was read with the one wanted, in which parents come first; nil
-// when they are equal. Objects below a wrong one are not compared. Bucket depths may be
-// a tick off. Where many objects of a qdisc have the same difference, the first is named
-// with a count.
-func (t Tree) Diff(want Tree) []Difference {
+// Diff says what of a tree that was read is not as wanted, as "bfifo of class 1:10 limit 1000
+// bytes, want 65536"; nil when the trees are equal. In the one wanted, parents come first.
+// Objects below a wrong one are not compared. Bucket depths may be a tick off. Where many
+// objects of a qdisc have the same difference, the first is named with a count.
+func (t Tree) Diff(want Tree) []string {
 	got, planned := make(map[place]Object, len(t)), make(map[place]bool, len(want))
 	for _, o := range t {
 		got[o.place()] = o
@@ -99,18 +82,23 @@ func (t Tree) Diff(want Tree) []Difference {
 		if typ, kind := o.Options.kind(); planned[o.place()] || !d.looks(o) {
 			continue
 		} else if typ == Qdisc {
-			d.add(o, Difference{Object: o.name("qdisc"), Got: kind, Want: "none"})
+			d.add(o, "qdisc", "%s, want none", kind)
 		} else {
-			d.add(o, Difference{Object: o.name(kind), Got: "is not planned"})
+			d.add(o, kind, "is not planned")
 		}
 	}
-	return merge(d.found)
+	return d.texts()
 }
 
 type differ struct {
 	right map[Handle]bool // qdiscs that are as wanted, and false for classes that are missing
-	found []Difference
+	found []difference
 	a, b  []field
+}
+
+type difference struct {
+	object, text string
+	kin          string // objects that may be listed as one
 }
 
 // looks reports whether the parent of an object is there.
@@ -128,14 +116,14 @@ func (d *differ) compare(got, want Object, ok bool) {
 	}
 	switch typ, kind := want.Options.kind(); {
 	case typ == Qdisc && gotKind != kind:
-		d.add(want, Difference{Object: want.name("qdisc"), Got: gotKind, Want: kind})
+		d.add(want, "qdisc", "%s, want %s", gotKind, kind)
 	case !ok:
 		d.right[want.Handle] = false
-		d.add(want, Difference{Object: want.name(kind), Got: "is missing"})
+		d.add(want, kind, "is missing")
 	case want.Handle != 0 && got.Handle != want.Handle:
-		d.add(want, Difference{Object: want.name(kind), Field: "handle", Got: got.Handle.String(), Want: want.Handle.String()})
+		d.add(want, kind, "handle %s, want %s", got.Handle, want.Handle)
 	case got.Parent != want.Parent:
-		d.add(want, Difference{Object: want.name(kind), Field: "parent", Got: got.Parent.String(), Want: want.Parent.String()})
+		d.add(want, kind, "parent %s, want %s", got.Parent, want.Parent)
 	default:
 		if typ == Qdisc && want.Handle != 0 {
 			d.right[want.Handle] = true
@@ -160,35 +148,37 @@ func (d *differ) fields(got Options, want Object) {
 		}
 		if same = max(g.value, w.value)-min(g.value, w.value) <= g.slack; !same {
 			is, should := words(g, w)
-			d.add(want, Difference{Object: want.name(kind), Field: g.name, Got: is, Want: should})
+			d.add(want, kind, "%s %s, want %s", g.name, is, should)
 		}
 	}
 }
 
-func (d *differ) add(o Object, what Difference) {
+// add records a difference of an object, which is named by its kind or as a qdisc of any.
+func (d *differ) add(o Object, name, format string, args ...any) {
 	typ, kind := o.Options.kind()
-	what.kin = fmt.Sprint(typ, kind, o.Parent.Qdisc(), what.Field, what.Got, what.Want)
+	found := difference{object: o.name(name), text: fmt.Sprintf(format, args...)}
+	found.kin = fmt.Sprint(typ, kind, o.Parent.Qdisc(), found.text)
 	if typ == Filter {
-		what.kin += what.Object // each is listed
+		found.kin += found.object // each is listed
 	}
-	d.found = append(d.found, what)
+	d.found = append(d.found, found)
 }
 
-// merge replaces many differences of one kin by the first and a count.
-func merge(all []Difference) (out []Difference) {
+// texts puts the differences into words, many of one kin as the first and a count.
+func (d *differ) texts() (out []string) {
 	const few = 3 // are listed one by one
 	count := map[string]int{}
-	for _, d := range all {
-		count[d.kin]++
+	for _, f := range d.found {
+		count[f.kin]++
 	}
-	for _, d := range all {
-		n := count[d.kin]
+	for _, f := range d.found {
+		n := count[f.kin]
 		if n > few {
-			d.Object += fmt.Sprintf(" and %d more", n-1)
-			count[d.kin] = 0
+			f.object += fmt.Sprintf(" and %d more", n-1)
+			count[f.kin] = 0
 		}
 		if n > 0 {
-			out = append(out, d)
+			out = append(out, f.object+" "+f.text)
 		}
 	}
 	return out
