@@ -1,20 +1,17 @@
-// Package scheduler chooses decode instances: Algorithm 1 of the NetKV notes
-// and the rules it is compared with.
+// Package scheduler chooses decode instances: Algorithm 1 of the NetKV notes and the rules it is
+// compared with.
 //
-// It is pure and deterministic: no clock, no goroutine, no dependence on map order,
-// and no allocation per decision. The caller owns the cluster state (State) and
-// reports changes as they happen; a Policy reads it. Nothing here knows
-// whether the cluster is real, emulated or simulated, so any Go router can
-// import the package.
+// It is pure and deterministic: no clock, no goroutine, no dependence on map order, and no
+// allocation per decision. The caller owns the cluster state (State) and reports changes as they
+// happen; a Policy reads it. Nothing here knows whether the cluster is real, emulated or simulated,
+// so any Go router can import the package.
 //
-// Instances are dense indices: prefill instances 0..P-1, decode instances
-// 0..D-1. The request's own TieBreak draw breaks ties, uniformly among
-// equal instances, so paired runs of two policies have the same draws. (Round
-// robin has no ties.)
+// Instances are dense indices: prefill instances 0..P-1, decode instances 0..D-1. The request's own
+// TieBreak draw breaks ties, uniformly among equal instances, so paired runs of two policies have
+// the same draws. (Round robin has no ties.)
 //
-// Start reading at State, then New for the policies, then netkv.go for the
-// terms of Algorithm 1. The line, equation and section numbers in comments are
-// those of the NetKV notes.
+// Start reading at State, then New for the policies, then netkv.go for the terms of Algorithm 1.
+// The line, equation and section numbers in comments are those of the NetKV notes.
 package scheduler
 
 import "time"

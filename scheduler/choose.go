@@ -8,11 +8,6 @@ type chooser struct {
 	ties []int32
 }
 
-func (c *chooser) reset() {
-	c.best = math.Inf(1)
-	c.ties = c.ties[:0]
-}
-
 // offer considers a candidate.
 func (c *chooser) offer(decode int, cost float64) {
 	if cost > c.best {
@@ -25,33 +20,50 @@ func (c *chooser) offer(decode int, cost float64) {
 	c.ties = append(c.ties, int32(decode))
 }
 
-// maxTokens bounds the prompt and the output of a request, so
-// no product of tokens and bytes wraps.
-const maxTokens = math.MaxInt32 / 2
-
 // open matches the prompt against the prefix index and clears the chooser.
 // False: the request itself is out of range, and there is nothing to choose.
 func (s *State) open(r *Request) bool {
-	if !s.inRange(r) {
+	if !s.o.inRange(r) {
 		return false
 	}
 	s.prefix.match(r.Blocks, s.depth)
-	s.scratch.reset()
+	s.scratch.best, s.scratch.ties = math.Inf(1), s.scratch.ties[:0]
 	return true
 }
 
-func (s *State) inRange(r *Request) bool {
-	return s.hasPrefill(r.Prefill) && r.PromptTokens >= 1 && r.PromptTokens <= maxTokens && r.OutputTokens <= maxTokens
-}
-
-// feasible is line 1 of Algorithm 1, m_d >= s_eff(d) + m_min, with the output's
-// KV cache added to s_eff, because an engine reserves both at once. hit is lambda.
-// Held blocks count as present though they may be evictable and so part of
-// m_d: the engine knows this and makes the final decision.
+// feasible is line 1 of Algorithm 1, m_d >= s_eff(d) + m_min, with the output's KV cache added to
+// s_eff, because an engine reserves both at once. hit is lambda. Held blocks count as present
+// though they may be evictable and so part of m_d: the engine knows this and makes the final
+// decision.
 func (s *State) feasible(r *Request, d int) (hit int, ok bool) {
 	l := &s.loads[d]
-	hit = s.tokens(r, int(s.depth[d]))
-	return hit, !l.dead && l.free >= s.need(r, hit)+s.o.MinFreeBytes
+	hit = s.o.tokens(r, int(s.depth[d]))
+	return hit, !l.dead && l.free >= s.o.need(r, hit)+s.o.MinFreeBytes
+}
+
+// costFunc is what a policy minimises. hit is lambda.
+type costFunc func(s *State, r *Request, d, hit int) float64
+
+// lowest walks the feasible instances once and takes the lowest cost.
+func (s *State) lowest(r *Request, cost costFunc) (Decision, bool) {
+	for d := range s.loads {
+		if hit, ok := s.feasible(r, d); ok {
+			s.scratch.offer(d, cost(s, r, d, hit))
+		}
+	}
+	return s.decide(r)
+}
+
+// span returns the smallest and largest value, 0 or more, among the feasible.
+func (s *State) span(r *Request, value func(l *load, hit int) int) (low, high int) {
+	low = math.MaxInt
+	for d := range s.loads {
+		if hit, ok := s.feasible(r, d); ok {
+			v := value(&s.loads[d], hit)
+			low, high = min(low, v), max(high, v)
+		}
+	}
+	return low, high
 }
 
 // decide picks uniformly among equal candidates by the request's own draw.
@@ -60,14 +72,17 @@ func (s *State) decide(r *Request) (Decision, bool) {
 	if k == 0 {
 		return Decision{}, false
 	}
-	d := int(s.scratch.ties[r.TieBreak%k])
-	return s.decision(r, d, s.scratch.best), true
+	return s.decision(r, int(s.scratch.ties[r.TieBreak%k]), s.scratch.best), true
 }
 
 func (s *State) decision(r *Request, d int, cost float64) Decision {
-	return Decision{Decode: d, Tier: s.tier(r.Prefill, d), HitTokens: s.tokens(r, int(s.depth[d])), Cost: cost}
+	return Decision{Decode: d, Tier: s.o.tier(r.Prefill, d), HitTokens: s.o.tokens(r, int(s.depth[d])), Cost: cost}
 }
 
-func (s *State) tier(prefill, decode int) int {
-	return int(s.o.Oracle.Tier[prefill*s.o.Decodes+decode])
+// prefixScore returns matched blocks / blocks of the prompt, 0 without blocks.
+func (s *State) prefixScore(r *Request, d int) float64 {
+	if len(r.Blocks) == 0 {
+		return 0
+	}
+	return float64(s.depth[d]) / float64(len(r.Blocks))
 }

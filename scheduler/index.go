@@ -4,12 +4,11 @@ import "math/bits"
 
 // index knows which decode instances hold which prefix blocks.
 //
-// Blocks live in a flat open-addressing table (linear probing, deletion by
-// shifting back, at most half full). Each has a row of bits, one per decode
-// instance. A prompt is matched in one walk: the set of instances that hold
-// all blocks so far is intersected with the next block's row. When an instance
-// leaves the set, its exact match length is known. The walk costs one probe per
-// block and one visit per instance, and allocates nothing.
+// Blocks live in a flat open-addressing table (linear probing, deletion by shifting back, at most
+// half full). Each has a row of bits, one per decode instance. A prompt is matched in one walk: the
+// set of instances that hold all blocks so far is intersected with the next block's row. When an
+// instance leaves the set, its exact match length is known. The walk costs one probe per block and
+// one visit per instance, and allocates nothing.
 type index struct {
 	words int // of a row
 	keys  []uint64
@@ -45,8 +44,7 @@ func (x *index) resize(slots int) {
 	}
 }
 
-// home spreads keys over the table, sequential ids as well as
-// hashes (the finalizer of splitmix64).
+// home spreads keys over the table, sequential ids as well as hashes (the finalizer of splitmix64).
 func (x *index) home(key uint64) int {
 	key ^= key >> 30
 	key *= 0xbf58476d1ce4e5b9
@@ -72,6 +70,11 @@ func (x *index) row(n uint32) []uint64 {
 	return x.bits[at : at+x.words]
 }
 
+// holds reports whether a decode instance is in a row. Row 0 is empty.
+func (x *index) holds(n uint32, decode int) bool {
+	return n != 0 && x.row(n)[decode/64]>>(decode%64)&1 != 0
+}
+
 // add records that a decode instance holds the block. A second call changes nothing.
 func (x *index) add(decode int, key uint64) {
 	i := x.find(key)
@@ -83,10 +86,8 @@ func (x *index) add(decode int, key uint64) {
 		x.keys[i], x.rows[i] = key, x.newRow()
 		x.used++
 	}
-	n := x.rows[i]
-	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
-	if *word&bit == 0 {
-		*word |= bit
+	if n := x.rows[i]; !x.holds(n, decode) {
+		x.row(n)[decode/64] |= 1 << (decode % 64)
 		x.count[n-1]++
 	}
 }
@@ -97,36 +98,24 @@ func (x *index) newRow() uint32 {
 		x.spare = x.spare[:last]
 		return n
 	}
-	for range x.words {
-		x.bits = append(x.bits, 0)
-	}
+	x.bits = append(x.bits, make([]uint64, x.words)...)
 	x.count = append(x.count, 0)
 	return uint32(len(x.count))
 }
 
 // remove records that a decode instance no longer holds the block. It ignores a block that it did not hold.
 func (x *index) remove(decode int, key uint64) {
-	if i := x.find(key); x.rows[i] != 0 {
-		x.clear(decode, i)
-	}
-}
-
-// clear removes the instance's bit from the slot. It removes the slot, and returns true, when no instance is left.
-func (x *index) clear(decode, i int) bool {
+	i := x.find(key)
 	n := x.rows[i]
-	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
-	if *word&bit == 0 {
-		return false
+	if !x.holds(n, decode) {
+		return
 	}
-	*word &^= bit
-	x.count[n-1]--
-	if x.count[n-1] > 0 {
-		return false
+	x.row(n)[decode/64] &^= 1 << (decode % 64)
+	if x.count[n-1]--; x.count[n-1] == 0 { // no instance is left
+		x.spare = append(x.spare, n)
+		x.used--
+		x.vacate(i)
 	}
-	x.spare = append(x.spare, n)
-	x.used--
-	x.vacate(i)
-	return true
 }
 
 // vacate empties a slot and shifts back the keys that had to pass it.
@@ -150,7 +139,7 @@ func (x *index) vacate(i int) {
 func (x *index) forget(decode int) {
 	var held []uint64
 	for i, n := range x.rows {
-		if n != 0 && x.row(n)[decode/64]&(1<<(decode%64)) != 0 {
+		if x.holds(n, decode) {
 			held = append(held, x.keys[i])
 		}
 	}
@@ -212,8 +201,7 @@ func (x *index) drop(live []int32, length int32, depth []int32) {
 // depth returns how many leading blocks one decode instance holds.
 func (x *index) depth(decode int, blocks []uint64) int {
 	for i, key := range blocks {
-		n := x.rows[x.find(key)]
-		if n == 0 || x.row(n)[decode/64]&(1<<(decode%64)) == 0 {
+		if !x.holds(x.rows[x.find(key)], decode) {
 			return i
 		}
 	}

@@ -8,8 +8,8 @@ import (
 
 // PolicyOptions are the weights of cla and cla*; other policies ignore them.
 type PolicyOptions struct {
-	// CacheWeight and LoadWeight are finite and 0 or more. Both 0 means 1 and 1
-	// for cla; cla* then has not been tuned, and New refuses it.
+	// CacheWeight and LoadWeight are finite and 0 or more. Both 0 means 1 and 1 for cla; cla* then
+	// has not been tuned, and New refuses it.
 	CacheWeight, LoadWeight float64
 }
 
@@ -44,9 +44,8 @@ func Names() []string {
 	return names
 }
 
-// New returns a policy by name. All of them choose among the instances that
-// are alive and have enough memory (line 1 of Algorithm 1), and draw among equal
-// instances by Request.TieBreak:
+// New returns a policy by name. All of them choose among the instances that are alive and have
+// enough memory (line 1 of Algorithm 1), and draw among equal instances by Request.TieBreak:
 //
 //	random         any
 //	rr             each in turn
@@ -63,9 +62,9 @@ func Names() []string {
 //	netkv-static   the same with self-contention (c = 0)
 //	netkv-full     Algorithm 1
 //
-// Decision.Cost is C(d) in seconds for the last three, the count that
-// least-loaded and dynamo minimise, minus the score for those that maximise
-// one, and 0 for random and rr. The error for an unknown name lists the known names.
+// Decision.Cost is C(d) in seconds for the last three, the count that least-loaded and dynamo
+// minimise, minus the score for those that maximise one, and 0 for random and rr. The error for an
+// unknown name lists the known names.
 func New(name string, o PolicyOptions) (Policy, error) {
 	for _, t := range table {
 		if t.name == name {
@@ -75,7 +74,7 @@ func New(name string, o PolicyOptions) (Policy, error) {
 	return nil, fmt.Errorf("policy %q is unknown; known are %s", name, strings.Join(Names(), ", "))
 }
 
-func cost(f func(*State, *Request, int, int) float64) func(string, PolicyOptions) (Policy, error) {
+func cost(f costFunc) func(string, PolicyOptions) (Policy, error) {
 	return func(name string, _ PolicyOptions) (Policy, error) { return &byCost{name: name, cost: f}, nil }
 }
 
