@@ -64,9 +64,6 @@ func (c *Config) check() error {
 	case c.Paths == nil:
 		return fmt.Errorf("controller: needs the number of paths of each pair")
 	}
-	if err := checkTenants(c.Tenants); err != nil {
-		return err
-	}
 	for i, r := range c.Requests {
 		if r.ID != i {
 			return fmt.Errorf("controller: request %d has id %d; requests must be numbered in arrival order", i, r.ID)
@@ -88,6 +85,42 @@ func (c *Config) check() error {
 // rounded up so that no payload becomes 0.
 func EmulatedBytes(paper int64, rateScale float64) int64 {
 	return int64(math.Ceil(float64(paper) / rateScale))
+}
+
+// need is the memory that the scheduler's state subtracts from an instance's free memory for a
+// reservation.
+func (c *Config) need(f *flight) int64 {
+	return int64(f.req.PromptTokens-f.decision.HitTokens+f.req.OutputTokens) * c.KVBytesPerToken
+}
+
+// transfer returns the action that moves a payload; with overlap its pieces leave as they are
+// computed.
+func (c *Config) transfer(f *flight) Action {
+	a := Action{
+		Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode,
+		Streams: c.streams(f),
+	}
+	if c.OverlapPieces != nil && !f.computed {
+		a.Pieces = c.OverlapPieces(f.req.PromptTokens)
+		a.ReleaseFrom = f.started
+		a.ReleaseTo = f.started + c.Prefill.Model.Prefill(f.req.PromptTokens)
+	}
+	return a
+}
+
+// streams splits the payload; a full prefix hit needs no streams.
+func (c *Config) streams(f *flight) []Stream {
+	if f.emulated == 0 {
+		return nil
+	}
+	paths := uint64(max(1, c.Paths(f.prefill, f.decode)))
+	return splitStreams(f.emulated, f.payload, c.Streams, func(s int) (nic, path int) {
+		draw := f.req.PathDraws[s]
+		if c.Sticky {
+			draw = uint64(f.prefill*len(c.DecodeNames)+f.decode) + uint64(s)
+		}
+		return s % c.NICs, int(draw % paths)
+	})
 }
 
 // splitStreams splits a payload evenly into whole bytes over n connections, in both units.

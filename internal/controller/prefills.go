@@ -15,23 +15,27 @@ import (
 // next choice. So the choices are the same under every policy and in both worlds, until an
 // instance dies.
 type prefillPool struct {
-	models []*engine.Prefill
-	model  engine.PrefillConfig
-	tokens []int           // outstanding prompt tokens
-	until  []time.Duration // when the queue of each will be empty
-	jobs   []map[uint64]int
-	down   []bool
+	cfg  engine.PrefillConfig
+	all  []prefillInstance
+	ties []int // scratch
+}
+
+type prefillInstance struct {
+	*engine.Prefill
+	jobs   map[uint64]int // prompt tokens by request
+	tokens int            // outstanding prompt tokens
+	until  time.Duration  // when the queue will be empty
+	down   bool
 }
 
 func newPrefillPool(n int, cfg engine.PrefillConfig) (*prefillPool, error) {
-	p := &prefillPool{model: cfg, until: make([]time.Duration, n), tokens: make([]int, n), down: make([]bool, n)}
+	p := &prefillPool{cfg: cfg}
 	for i := range n {
 		m, err := engine.NewPrefill(cfg)
 		if err != nil {
 			return nil, fmt.Errorf("prefill instance %d: %w", i, err)
 		}
-		p.models = append(p.models, m)
-		p.jobs = append(p.jobs, map[uint64]int{})
+		p.all = append(p.all, prefillInstance{Prefill: m, jobs: map[uint64]int{}})
 	}
 	return p, nil
 }
@@ -39,60 +43,64 @@ func newPrefillPool(n int, cfg engine.PrefillConfig) (*prefillPool, error) {
 // choose picks the instance with the fewest outstanding tokens at the given time, and adds the
 // prompt to it. The request's own draw decides between equals.
 func (p *prefillPool) choose(at time.Duration, r *workload.Request) (int, bool) {
-	best, ties := -1, 0
-	for i := range p.models {
-		if p.down[i] {
+	p.ties = p.ties[:0]
+	for i := range p.all {
+		one := &p.all[i]
+		if one.down {
 			continue
 		}
-		p.settle(i, at)
-		switch {
-		case best < 0 || p.tokens[i] < p.tokens[best]:
-			best, ties = i, 1
-		case p.tokens[i] == p.tokens[best]:
-			ties++
+		one.settle(at)
+		if len(p.ties) > 0 && one.tokens < p.all[p.ties[0]].tokens {
+			p.ties = p.ties[:0]
+		}
+		if len(p.ties) == 0 || one.tokens == p.all[p.ties[0]].tokens {
+			p.ties = append(p.ties, i)
 		}
 	}
-	if best < 0 {
+	if len(p.ties) == 0 {
 		return 0, false
 	}
-	least, skip := p.tokens[best], int(prefillDraw(r)%uint64(ties))
-	for i := best; ; i++ {
-		if p.down[i] || p.tokens[i] != least {
-			continue
-		}
-		if skip == 0 {
-			best = i
-			break
-		}
-		skip--
-	}
-	id := uint64(r.ID)
-	if err := p.models[best].Submit(at, id, r.PromptTokens); err != nil {
+	best := p.ties[prefillDraw(r)%uint64(len(p.ties))]
+	one, id := &p.all[best], uint64(r.ID)
+	if err := one.Submit(at, id, r.PromptTokens); err != nil {
 		return 0, false
 	}
-	p.jobs[best][id] = r.PromptTokens
-	p.tokens[best] += r.PromptTokens
+	one.jobs[id] = r.PromptTokens
+	one.tokens += r.PromptTokens
 	return best, true
 }
 
 // finish is when the model finishes a prompt that was just added.
 func (p *prefillPool) finish(i int, at time.Duration, tokens int) time.Duration {
-	start := at
-	if p.model.Mode != engine.Delay {
-		start = max(at, p.until[i])
+	one := &p.all[i]
+	if p.cfg.Mode != engine.Delay {
+		at = max(at, one.until)
 	}
-	p.until[i] = start + p.model.Model.Prefill(tokens)
-	return p.until[i]
+	one.until = at + p.cfg.Model.Prefill(tokens)
+	return one.until
 }
 
 // forget removes a prompt that will not be finished from an instance.
 func (p *prefillPool) forget(i int, at time.Duration, r *workload.Request) {
-	p.settle(i, at)
-	id := uint64(r.ID)
-	if p.models[i].Cancel(at, id) {
-		p.tokens[i] -= p.jobs[i][id]
-		delete(p.jobs[i], id)
+	one := &p.all[i]
+	one.settle(at)
+	if id := uint64(r.ID); one.Cancel(at, id) {
+		one.remove(id)
 	}
+}
+
+// settle removes the prompts that the model has finished by now.
+func (p *prefillInstance) settle(now time.Duration) {
+	for _, ev := range p.Advance(now) {
+		if ev.Kind == engine.PrefillDone {
+			p.remove(ev.ID)
+		}
+	}
+}
+
+func (p *prefillInstance) remove(id uint64) {
+	p.tokens -= p.jobs[id]
+	delete(p.jobs, id)
 }
 
 // prefillDraw is the request's draw between equal prefill instances. It differs from the
@@ -104,14 +112,4 @@ func prefillDraw(r *workload.Request) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// settle removes the prompts that the model has finished by now.
-func (p *prefillPool) settle(i int, now time.Duration) {
-	for _, ev := range p.models[i].Advance(now) {
-		if ev.Kind == engine.PrefillDone {
-			p.tokens[i] -= p.jobs[i][ev.ID]
-			delete(p.jobs[i], ev.ID)
-		}
-	}
 }

@@ -110,7 +110,7 @@ func lawful(t *testing.T, c *Serving) []results.Record {
 	for i := range rows {
 		assert.NoError(t, rows[i].Check())
 	}
-	for i, own := range c.tenants {
+	for i, own := range c.decodes.tenants {
 		for d := range c.cfg.DecodeNames {
 			assert.Zero(t, own.State.Queued(d), "tenant %d: queue of decode %d", i, d)
 			assert.Zero(t, own.State.Batch(d), "tenant %d: batch of decode %d", i, d)

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/netkvlab/netkvlab/scheduler"
 )
@@ -29,52 +30,73 @@ type tenant struct {
 	booked  []int64 // per decode: memory requested and not yet answered
 }
 
-func checkTenants(all []Tenant) error {
-	states := make(map[*scheduler.State]int, len(all))
-	for i, t := range all {
+// decodePool is the decode instances as their tenants know them.
+type decodePool struct {
+	tenants []tenant
+	free    []int64 // per decode: as last reported
+	down    []bool
+}
+
+func newDecodePool(cfg *Config) (decodePool, error) {
+	n := len(cfg.DecodeNames)
+	p := decodePool{free: slices.Repeat([]int64{cfg.MemoryBytes}, n), down: make([]bool, n)}
+	for i, t := range cfg.Tenants {
 		if t.Scheduler == nil || t.State == nil {
-			return fmt.Errorf("controller: tenant %d needs a policy and its state", i)
+			return p, fmt.Errorf("controller: tenant %d needs a policy and its state", i)
 		}
-		if other, shared := states[t.State]; shared {
-			return fmt.Errorf("controller: tenants %d and %d share a state; each needs its own", other, i)
+		if other := slices.IndexFunc(p.tenants, func(o tenant) bool { return o.State == t.State }); other >= 0 {
+			return p, fmt.Errorf("controller: tenants %d and %d share a state; each needs its own", other, i)
 		}
-		states[t.State] = i
+		p.tenants = append(p.tenants, tenant{Tenant: t, booked: make([]int64, n)})
 	}
-	return nil
+	return p, nil
 }
 
-func newTenants(all []Tenant, decodes int) []tenant {
-	out := make([]tenant, len(all))
-	for i, t := range all {
-		out[i] = tenant{Tenant: t, booked: make([]int64, decodes)}
-	}
-	return out
-}
-
-func (c *Serving) tenantOf(f *flight) *tenant { return &c.tenants[f.req.Tenant] }
+// lost reports whether no instance is up.
+func (p *decodePool) lost() bool { return !slices.Contains(p.down, false) }
 
 // tellAll applies a report of an instance or the operator to the state of every tenant.
-func (c *Serving) tellAll(report func(*scheduler.State)) {
-	for i := range c.tenants {
-		report(c.tenants[i].State)
+func (p *decodePool) tellAll(report func(*scheduler.State)) { p.tellOthers(-1, report) }
+
+// tellOthers is tellAll without one tenant.
+func (p *decodePool) tellOthers(own int, report func(*scheduler.State)) {
+	for i := range p.tenants {
+		if i != own {
+			report(p.tenants[i].State)
+		}
 	}
 }
 
-// showArrived adds an arrived request to the state of the other tenants.
-func (c *Serving) showArrived(f *flight) {
-	for i := range c.tenants {
-		if i != f.req.Tenant {
-			c.tenants[i].State.Arrived(f.decode, f.req.PromptTokens)
+// setFree gives an instance's report of its free memory to all tenants. Each subtracts its own
+// reservations that are not answered yet. It does not know those of the others.
+func (p *decodePool) setFree(d int, reported int64) {
+	if p.down[d] || reported < 0 {
+		return
+	}
+	p.free[d] = reported
+	for i := range p.tenants {
+		t := &p.tenants[i]
+		t.State.SetFree(d, reported-t.booked[d])
+	}
+}
+
+// idle reports whether every instance that is up has all its memory free and owes no answer.
+func (p *decodePool) idle() bool {
+	for d, down := range p.down {
+		waits := func(t tenant) bool { return t.booked[d] != 0 }
+		if !down && (p.free[d] < p.tenants[0].State.Usable() || slices.ContainsFunc(p.tenants, waits)) {
+			return false
 		}
 	}
+	return true
 }
 
 // oldestHeld returns the tenant with the oldest first held request, among those that are not
 // blocked; nil if there is none.
-func (c *Serving) oldestHeld() *tenant {
+func (p *decodePool) oldestHeld() *tenant {
 	var first *tenant
-	for i := range c.tenants {
-		t := &c.tenants[i]
+	for i := range p.tenants {
+		t := &p.tenants[i]
 		if !t.blocked && len(t.held) > 0 && (first == nil || t.held[0] < first.held[0]) {
 			first = t
 		}
@@ -82,20 +104,10 @@ func (c *Serving) oldestHeld() *tenant {
 	return first
 }
 
-func (c *Serving) heldCount() int {
-	n := 0
-	for i := range c.tenants {
-		n += len(c.tenants[i].held)
+// held counts the entries in the tenants' queues.
+func (p *decodePool) held() (n int) {
+	for i := range p.tenants {
+		n += len(p.tenants[i].held)
 	}
 	return n
-}
-
-// bookedAt reports whether any tenant waits for an instance's answer.
-func (c *Serving) bookedAt(decode int) bool {
-	for i := range c.tenants {
-		if c.tenants[i].booked[decode] != 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -1,8 +1,8 @@
 package controller
 
 import (
+	"cmp"
 	"container/heap"
-	"fmt"
 	"time"
 )
 
@@ -15,72 +15,37 @@ type watch struct {
 	stage   stage
 }
 
-// watchHeap sorts deadlines by due time, then request, so that the order of failures does not
+// watches sorts deadlines by due time, then request, so that the order of failures does not
 // depend on the order of actions.
-type watchHeap []watch
+type watches []watch
 
-func (h watchHeap) Len() int { return len(h) }
-func (h watchHeap) Less(i, j int) bool {
-	if h[i].due != h[j].due {
-		return h[i].due < h[j].due
-	}
-	return h[i].request < h[j].request
+func (h watches) Len() int { return len(h) }
+func (h watches) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].due, h[j].due), cmp.Compare(h[i].request, h[j].request)) < 0
 }
-func (h watchHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *watchHeap) Push(x any)   { *h = append(*h, x.(watch)) }
-func (h *watchHeap) Pop() any {
-	old := *h
-	w := old[len(old)-1]
-	*h = old[:len(old)-1]
+func (h watches) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *watches) Push(x any)   { *h = append(*h, x.(watch)) }
+func (h *watches) Pop() any {
+	last := len(*h) - 1
+	w := (*h)[last]
+	*h = (*h)[:last]
 	return w
 }
 
-// expect notes that a request must leave its stage within the given time.
-func (c *Serving) expect(f *flight, from, within time.Duration) {
-	if c.cfg.AnswerTimeout <= 0 {
-		return
+// first drops deadlines that were met and returns the first open one.
+func (h *watches) first(flights []flight) (w watch, ok bool) {
+	for len(*h) > 0 {
+		w := (*h)[0]
+		if f := &flights[w.request]; f.stage == w.stage && f.order == w.order {
+			return w, true
+		}
+		heap.Pop(h)
 	}
-	f.order++
-	heap.Push(&c.watches, watch{from + within + c.cfg.AnswerTimeout, f.req.ID, f.order, f.stage})
+	return watch{}, false
 }
 
-// nextWatch drops deadlines that were met and returns the due time of the first open one.
-func (c *Serving) nextWatch() (time.Duration, bool) {
-	for len(c.watches) > 0 {
-		w := c.watches[0]
-		if f := &c.flights[w.request]; f.stage == w.stage && f.order == w.order {
-			return w.due, true
-		}
-		heap.Pop(&c.watches)
+func (h watches) postpone(by time.Duration) {
+	for i := range h {
+		h[i].due += by // the same for all, so the heap stays ordered
 	}
-	return 0, false
-}
-
-// overdue takes instances that did not answer out of service.
-func (c *Serving) overdue(now time.Duration) {
-	for {
-		due, ok := c.nextWatch()
-		if !ok || due > now {
-			return
-		}
-		f := &c.flights[heap.Pop(&c.watches).(watch).request]
-		switch f.stage {
-		case stagePrefill:
-			name := c.cfg.PrefillNames[f.prefill]
-			c.onPrefillDown(now, Event{Prefill: f.prefill, Reason: fmt.Sprintf("%s did not finish a prefill in time", name)})
-		case stageReserving:
-			name := c.cfg.DecodeNames[f.decode]
-			c.onDecodeDown(now, Event{Decode: f.decode, Reason: fmt.Sprintf("%s did not answer a reservation in time", name)})
-		case stageTransfer:
-			c.again(now, f, fmt.Sprintf("no word of the transfer from %s to %s in time", c.cfg.PrefillNames[f.prefill], c.cfg.DecodeNames[f.decode]))
-		}
-	}
-}
-
-// Postpone moves every deadline and the drain limit by a pause of the controller.
-func (c *Serving) Postpone(by time.Duration) {
-	for i := range c.watches {
-		c.watches[i].due += by // the same for all, so the heap stays ordered
-	}
-	c.deadline += by
 }
