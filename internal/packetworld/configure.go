@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/netkvlab/netkvlab/fabric"
@@ -32,6 +33,8 @@ const (
 	warmPerPath = 2
 	// warmAtMost bounds the warm connections of a whole lab; the others open when needed.
 	warmAtMost = 8192
+	// backgroundPortBase starts the source ports of background flows.
+	backgroundPortBase = 30000
 )
 
 // Agents are the agents of a lab, configured for a cluster.
@@ -52,8 +55,8 @@ func Configure(ctx context.Context, l *lab.Lab, c *trials.Cluster) (*Agents, err
 			return nil, err
 		}
 		all.pairs = make(map[[2]string]bool, len(load.Flows))
-		for i := range load.Flows {
-			all.pairs[[2]string{load.Flows[i].From, load.Flows[i].To}] = true
+		for _, f := range load.Flows {
+			all.pairs[[2]string{f.From, f.To}] = true
 		}
 	}
 	flows, err := all.backgroundFlows()
@@ -194,23 +197,17 @@ func (all *Agents) config(a *lab.Agent, flows []*control.BackgroundFlow) (*contr
 	return req, nil
 }
 
-// receivers are the nodes that an agent may send to.
-func (all *Agents) receivers(n *fabric.Node) []fabric.NodeID {
+// receivers are the nodes that an agent may send to. At an end of explicit flows these are the
+// destinations that the scenario gives it.
+func (all *Agents) receivers(n *fabric.Node) (out []fabric.NodeID) {
 	switch all.role(n) {
 	case control.Role_ROLE_PREFILL:
 		return all.cluster.Plan.Decode
 	case control.Role_ROLE_ENDPOINT:
-		return all.flowReceivers(n)
-	}
-	return nil
-}
-
-// flowReceivers are the destinations that the scenario's flows give this sender.
-func (all *Agents) flowReceivers(n *fabric.Node) []fabric.NodeID {
-	var out []fabric.NodeID
-	for _, id := range trials.Endpoints(all.cluster.Plan) {
-		if all.pairs[[2]string{n.Name, all.cluster.Plan.Nodes[id].Name}] {
-			out = append(out, id)
+		for _, id := range trials.Endpoints(all.cluster.Plan) {
+			if all.pairs[[2]string{n.Name, all.cluster.Plan.Nodes[id].Name}] {
+				out = append(out, id)
+			}
 		}
 	}
 	return out
@@ -240,7 +237,7 @@ func (all *Agents) peer(from, to *fabric.Node) (*control.Peer, error) {
 // portsWanted is how many source ports each path of each pair gets.
 func (all *Agents) portsWanted() int {
 	pairs := len(all.pairs)
-	if all.cluster.Scenario.Workload.Kind != scenarios.WorkloadFlows {
+	if !all.cluster.Flows() {
 		pairs = len(all.cluster.Plan.Prefill) * len(all.cluster.Plan.Decode)
 	}
 	paths := pairs * all.cluster.Plan.PathCount(3) * all.cluster.Scenario.Topology.NICsPerInstance
@@ -266,4 +263,57 @@ func transferConfig(s *scenarios.Scenario, timeScale float64) *control.TransferC
 		Integrity: t.Integrity, Pull: t.Mode == scenarios.ModePull, Fresh: t.Paths == scenarios.PathsFresh,
 		SetupPaperNs: int64(t.Setup), TimeoutNs: int64(float64(t.Timeout) * timeScale / float64(time.Nanosecond)),
 	}
+}
+
+// backgroundFlows spreads other tenants' traffic over the fabric: Each rack's background
+// host sends to its counterpart in the next pod over every core path, at the rate at which
+// each core link carries its configured share. It then also sends to the next rack of its
+// pod, until the rack uplinks carry their share.
+func (all *Agents) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlow, error) {
+	out := map[fabric.NodeID][]*control.BackgroundFlow{}
+	s, plan := all.cluster.Scenario, all.cluster.Plan
+	if !s.Background.Enabled() {
+		return out, nil
+	}
+	rates, err := trials.Background(s, plan)
+	if err != nil {
+		return nil, err
+	}
+	t := s.Topology
+	for rack, id := range plan.Background { // one per rack, pod by pod
+		if rates.Core > 0 {
+			to := plan.Background[(rack+t.RacksPerPod)%len(plan.Background)]
+			if err := all.addFlows(out, id, to, rates.Core); err != nil {
+				return nil, err
+			}
+		}
+		if t.RacksPerPod > 1 && rates.Rack > 0 {
+			first := rack - rack%t.RacksPerPod // of the pod
+			to := plan.Background[first+(rack+1)%t.RacksPerPod]
+			if err := all.addFlows(out, id, to, rates.Rack); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// addFlows adds one flow of a given rate per equal-cost path of a pair.
+func (all *Agents) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, from, to fabric.NodeID, bps float64) error {
+	b, plan := all.cluster.Scenario.Background, all.cluster.Plan
+	proto := uint8(unix.IPPROTO_TCP)
+	if b.Kind == scenarios.BackgroundUDP {
+		proto = unix.IPPROTO_UDP
+	}
+	table, err := all.lab.Fabric.PathPorts(kernel.Flow{Src: from, Dst: to, Proto: proto, SrcPort: backgroundPortBase, DstPort: dataPort}, 1)
+	if err != nil {
+		return fmt.Errorf("background ports from %s to %s: %w", plan.Nodes[from].Name, plan.Nodes[to].Name, err)
+	}
+	for _, ports := range table {
+		out[from] = append(out[from], &control.BackgroundFlow{
+			PeerAddress: plan.Nodes[to].Addrs[0].String(), PeerPort: dataPort, SourcePort: uint32(ports[0]),
+			BitsPerSecond: bps, Kind: b.Kind, Dscp: int32(b.DSCP), Segments: int32(plan.Ports[from][0].GSOMaxSegs),
+		})
+	}
+	return nil
 }

@@ -22,7 +22,7 @@ type oracle struct {
 }
 
 // startOracle begins polling; samples reach the trial after the configured staleness.
-func (w *World) startOracle(ctx context.Context, t trials.Trial, tr *Trial) *oracle {
+func startOracle(ctx context.Context, w *World, t trials.Trial, tr *Trial) *oracle {
 	s := w.cluster.Scenario
 	ctx, cancel := context.WithCancel(ctx)
 	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(w.cluster.Plan)}
@@ -56,11 +56,7 @@ func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
 		congestion, rows, ok := o.meter.Poll(real, time.Duration(float64(real)/scale), now)
 		o.rows = append(o.rows, rows...)
 		if rows != nil {
-			late.Add(1)
-			go func() {
-				defer late.Done()
-				deliver(ctx, out, Sample{Congestion: congestion, OK: ok}, stale)
-			}()
+			late.Go(func() { deliver(ctx, out, Sample{Congestion: congestion, OK: ok}, stale) })
 		}
 		if last {
 			return
@@ -75,12 +71,10 @@ func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
 
 // deliver hands a sample over after its delay, unless the trial ends first.
 func deliver(ctx context.Context, out chan<- Sample, s Sample, delay time.Duration) {
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return
-	case <-timer.C:
+	case <-time.After(delay):
 	}
 	select {
 	case <-ctx.Done():

@@ -3,6 +3,8 @@ package packetworld
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -15,42 +17,45 @@ type sessions struct {
 	background []Session
 }
 
-// indices are the instances of a trial by node.
-type indices struct{ prefill, decode map[fabric.NodeID]int }
+// indices are the instances of a trial, in order.
+type indices struct{ prefill, decode []fabric.NodeID }
 
 // instances are those of the cluster's own trials.
-func (w *World) instances() indices {
-	if w.cluster.Flows() {
-		return w.endpoints()
+func instances(c *trials.Cluster) indices {
+	if c.Flows() {
+		return endpoints(c)
 	}
-	return indices{index(w.cluster.Plan.Prefill), index(w.cluster.Plan.Decode)}
+	return indices{c.Plan.Prefill, c.Plan.Decode}
 }
 
 // endpoints are all instances, as ends of explicit transfers.
-func (w *World) endpoints() indices {
-	all := index(trials.Endpoints(w.cluster.Plan))
+func endpoints(c *trials.Cluster) indices {
+	all := trials.Endpoints(c.Plan)
 	return indices{all, all}
 }
 
-// open starts a session with every agent.
-func (w *World) open(ctx context.Context, in indices) (_ *sessions, err error) {
-	s := &sessions{epoch: Epoch(len(w.lab.Agents))}
+// open starts a session with every agent. Paper time begins far enough in the future to reach
+// every one of them before it.
+func (all *Agents) open(ctx context.Context, in indices) (_ *sessions, err error) {
+	agents := all.lab.Agents
+	s := &sessions{epoch: monotonic() + int64(100*time.Millisecond) + int64(len(agents))*int64(2*time.Millisecond)}
 	defer func() {
 		if err != nil {
 			s.close()
 		}
 	}()
-	for i := range w.lab.Agents {
-		a := &w.lab.Agents[i]
+	for i := range agents {
+		a := &agents[i]
 		// The trial's context must not end the sessions: after an interruption they are
 		// closed in order, after their last events.
 		session, err := a.Client.Session(context.WithoutCancel(ctx), s.epoch)
 		if err != nil {
 			return s, fmt.Errorf("open a session with agent %s: %w", a.Node, err)
 		}
-		m := Member{Node: a.Node, Prefill: at(in.prefill, a.ID), Decode: at(in.decode, a.ID), Session: session}
-		s.members = append(s.members, m)
-		if w.cluster.Plan.Nodes[a.ID].Kind == fabric.KindBackground {
+		s.members = append(s.members, Member{
+			Node: a.Node, Prefill: slices.Index(in.prefill, a.ID), Decode: slices.Index(in.decode, a.ID), Session: session,
+		})
+		if all.cluster.Plan.Nodes[a.ID].Kind == fabric.KindBackground {
 			s.background = append(s.background, session)
 		}
 	}
@@ -66,19 +71,4 @@ func (s *sessions) close() (lost []string) {
 		}
 	}
 	return lost
-}
-
-func index(ids []fabric.NodeID) map[fabric.NodeID]int {
-	m := make(map[fabric.NodeID]int, len(ids))
-	for i, id := range ids {
-		m[id] = i
-	}
-	return m
-}
-
-func at(m map[fabric.NodeID]int, id fabric.NodeID) int {
-	if i, ok := m[id]; ok {
-		return i
-	}
-	return -1
 }

@@ -1,6 +1,7 @@
 package packetworld
 
 import (
+	"slices"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/controller"
@@ -16,71 +17,41 @@ type order struct {
 // the receiver must know how many bytes to expect.
 func (t *Trial) orders(a controller.Action) []order {
 	id, attempt := uint64(a.Request), uint32(a.Attempt)
+	prefill := slices.IndexFunc(t.Members, func(m Member) bool { return m.Prefill == a.Prefill })
+	decode := slices.IndexFunc(t.Members, func(m Member) bool { return m.Decode == a.Decode })
+	cancel := &control.Command{Command: &control.Command_Cancel{Cancel: &control.Cancel{Request: id, Attempt: attempt, Reason: a.Reason}}}
 	switch a.Kind {
 	case controller.DoPrefill:
-		return t.to(t.prefill(a.Prefill), &control.Command{Command: &control.Command_Prefill{
+		return []order{{prefill, &control.Command{Command: &control.Command_Prefill{
 			Prefill: &control.Prefill{Request: id, Tokens: int64(a.Tokens)},
-		}})
+		}}}}
 	case controller.DoReserve:
-		return t.to(t.decode(a.Decode), &control.Command{Command: &control.Command_Reserve{Reserve: &control.Reserve{
+		return []order{{decode, &control.Command{Command: &control.Command_Reserve{Reserve: &control.Reserve{
 			Request: id, Attempt: attempt, PromptTokens: int64(a.Tokens), OutputTokens: int64(a.OutputTokens), Blocks: a.Blocks,
-		}}})
+		}}}}}
 	case controller.DoTransfer:
-		return t.transfer(a)
+		return []order{
+			{decode, transferCommand(a, t.Members[prefill].Node, true)},
+			{prefill, transferCommand(a, t.Members[decode].Node, false)},
+		}
 	case controller.DoCancelPrefill:
-		return t.to(t.prefill(a.Prefill), cancel(id, attempt, a.Reason))
+		return []order{{prefill, cancel}}
 	case controller.DoCancelDecode:
-		return t.to(t.decode(a.Decode), cancel(id, attempt, a.Reason))
+		return []order{{decode, cancel}}
 	}
 	return nil
 }
 
-func cancel(id uint64, attempt uint32, reason string) *control.Command {
-	return &control.Command{Command: &control.Command_Cancel{Cancel: &control.Cancel{Request: id, Attempt: attempt, Reason: reason}}}
-}
-
-func (t *Trial) transfer(a controller.Action) []order {
-	from, to := t.prefill(a.Prefill), t.decode(a.Decode)
-	if from < 0 || to < 0 {
-		return nil
-	}
+// transferCommand tells one end of a transfer about the other.
+func transferCommand(a controller.Action, peer string, receive bool) *control.Command {
 	streams := make([]*control.StreamSpec, len(a.Streams))
 	for i, s := range a.Streams {
 		streams[i] = &control.StreamSpec{Nic: uint32(s.NIC), Path: uint32(s.Path), Bytes: s.BytesEmulated}
 	}
-	half := func(peer string, receive bool) *control.Command {
-		return &control.Command{Command: &control.Command_Transfer{Transfer: &control.Transfer{
-			Request: uint64(a.Request), Attempt: uint32(a.Attempt), Peer: peer, Receive: receive, Streams: streams,
-			Pieces: int32(a.Pieces), ReleaseFromPaperNs: int64(a.ReleaseFrom), ReleaseToPaperNs: int64(a.ReleaseTo),
-		}}}
-	}
-	orders := t.to(to, half(t.Members[from].Node, true))
-	return append(orders, t.to(from, half(t.Members[to].Node, false))...)
-}
-
-func (t *Trial) to(member int, cmd *control.Command) []order {
-	if member < 0 {
-		return nil
-	}
-	return []order{{member, cmd}}
-}
-
-func (t *Trial) prefill(i int) int {
-	for m := range t.Members {
-		if t.Members[m].Prefill == i {
-			return m
-		}
-	}
-	return -1
-}
-
-func (t *Trial) decode(i int) int {
-	for m := range t.Members {
-		if t.Members[m].Decode == i {
-			return m
-		}
-	}
-	return -1
+	return &control.Command{Command: &control.Command_Transfer{Transfer: &control.Transfer{
+		Request: uint64(a.Request), Attempt: uint32(a.Attempt), Peer: peer, Receive: receive, Streams: streams,
+		Pieces: int32(a.Pieces), ReleaseFromPaperNs: int64(a.ReleaseFrom), ReleaseToPaperNs: int64(a.ReleaseTo),
+	}}}
 }
 
 // toEvent translates an agent's event; ok is false if the driver does not need it.

@@ -1,10 +1,15 @@
 package packetworld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/kvagent"
@@ -58,12 +63,6 @@ type Trial struct {
 	OnProgress func(ended, total int)
 }
 
-// Epoch returns a start for a trial with the given number of agents: far enough in the
-// future to reach every one of them before it.
-func Epoch(agents int) int64 {
-	return monotonic() + int64(100*time.Millisecond) + int64(agents)*int64(2*time.Millisecond)
-}
-
 // message is an agent's event, or its end.
 type message struct {
 	member int
@@ -79,47 +78,38 @@ func (t *Trial) Run(ctx context.Context) error {
 	}
 	inner, stop := context.WithCancel(ctx)
 	inbox := make(chan message, 1024)
-	done := make(chan struct{})
+	var listeners sync.WaitGroup
 	for i := range t.Members {
-		go t.listen(inner, i, inbox, done)
+		listeners.Go(func() { t.listen(inner, i, inbox) })
 	}
-	defer func() {
-		stop()
-		for range t.Members {
-			<-done
-		}
-	}()
+	defer listeners.Wait()
+	defer stop()
 	if err := t.switchBackground(true); err != nil {
 		return err
 	}
-	return t.loop(ctx, t.clock(), inbox)
+	clk := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
+	if clk.read == nil {
+		clk.read = monotonic
+	}
+	return t.loop(ctx, clk, inbox)
 }
 
 // listen forwards one agent's events until it stops or the trial ends.
-func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message, done chan<- struct{}) {
-	defer func() { done <- struct{}{} }()
+func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message) {
 	s := t.Members[i].Session
-	for {
-		m := message{member: i}
+	for m := (message{member: i}); m.gone == nil; {
 		select {
 		case <-ctx.Done():
 			return
 		case ev, ok := <-s.Events():
-			m.ev = ev
-			if !ok {
-				m.gone = s.Err()
-				if m.gone == nil {
-					m.gone = errors.New("closed its session")
-				}
+			if m.ev = ev; !ok {
+				m.gone = cmp.Or(s.Err(), errors.New("closed its session"))
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case inbox <- m:
-		}
-		if m.gone != nil {
-			return
 		}
 	}
 }
@@ -132,14 +122,6 @@ func (t *Trial) switchBackground(on bool) error {
 		}
 	}
 	return nil
-}
-
-func (t *Trial) clock() clock {
-	c := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
-	if c.read == nil {
-		c.read = monotonic
-	}
-	return c
 }
 
 func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error {
@@ -187,52 +169,79 @@ func (t *Trial) forgive(clk clock, due time.Duration) {
 	if late < stallAfter {
 		return
 	}
-	if d, ok := t.Driver.(interface{ Postpone(by time.Duration) }); ok {
-		// Add stallAfter for events that are still on their way.
-		d.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
-	}
+	// Add stallAfter for events that are still on their way.
+	t.Driver.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
 	if t.OnStall != nil {
 		t.OnStall(late)
 	}
 }
 
 // handle turns a message into events. An agent that is gone takes its instances with it.
-func (t *Trial) handle(now time.Duration, m message) []controller.Action {
+func (t *Trial) handle(now time.Duration, m message) (actions []controller.Action) {
 	mem := &t.Members[m.member]
-	if m.gone == nil {
-		if f := m.ev.GetFailed(); f.GetStage() == kvagent.StageBackground {
-			if t.OnBackgroundLost != nil {
-				t.OnBackgroundLost(mem.Node, f.GetReason())
-			}
-			return nil // it concerns no request, although it has a number
+	if m.gone != nil {
+		reason := fmt.Sprintf("agent %s is gone: %v", mem.Node, m.gone)
+		if mem.Prefill >= 0 {
+			ev := controller.Event{Kind: controller.PrefillDown, Prefill: mem.Prefill, At: now, Reason: reason}
+			actions = slices.Clone(t.Driver.Handle(now, ev))
 		}
-		if ev, ok := toEvent(mem, m.ev); ok {
-			return t.Driver.Handle(now, ev)
+		if mem.Decode >= 0 {
+			ev := controller.Event{Kind: controller.DecodeDown, Decode: mem.Decode, At: now, Reason: reason}
+			actions = append(actions, t.Driver.Handle(now, ev)...)
 		}
-		return nil
+		return actions
 	}
-	reason := fmt.Sprintf("agent %s is gone: %v", mem.Node, m.gone)
-	var all []controller.Action
-	if mem.Prefill >= 0 {
-		all = append(all, t.Driver.Handle(now, controller.Event{Kind: controller.PrefillDown, Prefill: mem.Prefill, At: now, Reason: reason})...)
+	if f := m.ev.GetFailed(); f.GetStage() == kvagent.StageBackground {
+		if t.OnBackgroundLost != nil {
+			t.OnBackgroundLost(mem.Node, f.GetReason())
+		}
+		return nil // it concerns no request, although it has a number
 	}
-	if mem.Decode >= 0 {
-		all = append(all, t.Driver.Handle(now, controller.Event{Kind: controller.DecodeDown, Decode: mem.Decode, At: now, Reason: reason})...)
+	if ev, ok := toEvent(mem, m.ev); ok {
+		return t.Driver.Handle(now, ev)
 	}
-	return all
+	return nil
 }
 
 // carryOut sends the actions. If a command cannot be sent, the agent is gone. The end of
 // its session reports this too; here the driver learns it at once.
 func (t *Trial) carryOut(clk clock, actions []controller.Action) {
-	queue := append([]controller.Action(nil), actions...)
-	for len(queue) > 0 {
-		a := queue[0]
-		queue = queue[1:]
-		for _, o := range t.orders(a) {
+	for queue := slices.Clone(actions); len(queue) > 0; queue = queue[1:] {
+		for _, o := range t.orders(queue[0]) {
 			if err := t.Members[o.member].Session.Send(o.cmd); err != nil {
 				queue = append(queue, t.handle(clk.now(), message{member: o.member, gone: err})...)
 			}
 		}
 	}
+}
+
+// Stopwatch is the clock that decisions are timed with.
+func Stopwatch() int64 { return monotonic() }
+
+// monotonic reads CLOCK_MONOTONIC in nanoseconds: all processes of the host read the same
+// value, and it cannot be set back or forward.
+func monotonic() int64 {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		return 0 // cannot happen for this clock (clock_gettime(2))
+	}
+	return ts.Nano()
+}
+
+// clock maps real onto paper time of one trial.
+type clock struct {
+	epoch int64   // monotonic nanoseconds at paper time 0
+	scale float64 // T
+	read  func() int64
+}
+
+func (c clock) now() time.Duration { return c.paper(c.read()) }
+
+func (c clock) paper(mono int64) time.Duration {
+	return time.Duration(float64(mono-c.epoch) / c.scale)
+}
+
+// until is how long to wait, in real time, for a paper time to come.
+func (c clock) until(at time.Duration) time.Duration {
+	return time.Duration(float64(c.epoch) + float64(at)*c.scale - float64(c.read()))
 }

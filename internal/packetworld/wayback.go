@@ -34,7 +34,7 @@ func (w *World) nameBackPaths(records []results.Record) {
 			failed, unknown = err, unknown+len(streams)
 		}
 	}
-	if failed != nil && w.opt.Note != nil {
+	if failed != nil {
 		w.opt.Note("the path of the acknowledgements of %d streams is not known: %v", unknown, failed)
 	}
 }
