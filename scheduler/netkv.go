@@ -66,21 +66,11 @@ func (s *State) terms(r *Request, d, hit int, bandwidth, latency float64) (trans
 	return transfer, queue, decode
 }
 
-// netkv is Algorithm 1 of the notes, or a step of its ablation.
-type netkv struct {
-	name string
-	a    Awareness
-}
-
-func (p *netkv) Name() string { return p.name }
-
-func (p *netkv) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
+// pick is Algorithm 1 of the notes, or a step of its ablation.
+func (a Awareness) pick(r *Request, s *State) (Decision, bool) {
 	var bandwidth, latency [Tiers]float64 // the parts that depend on the tier alone
 	for t := range Tiers {
-		bandwidth[t] = s.bandwidth(r.Prefill, t, p.a)
+		bandwidth[t] = s.bandwidth(r.Prefill, t, a)
 		latency[t] = s.o.Oracle.Latency[t].Seconds()
 	}
 	tiers := s.o.Oracle.Tier[r.Prefill*s.o.Decodes:][:s.o.Decodes]

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -13,33 +14,47 @@ type PolicyOptions struct {
 	CacheWeight, LoadWeight float64
 }
 
+// pickFunc chooses an instance for a request that is in range; the prompt is matched already.
+type pickFunc func(r *Request, s *State) (Decision, bool)
+
+type policy struct {
+	name string
+	pick pickFunc
+}
+
+func (p *policy) Name() string { return p.name }
+
+func (p *policy) Pick(r *Request, s *State) (Decision, bool) {
+	if !s.open(r) {
+		return Decision{}, false
+	}
+	return p.pick(r, s)
+}
+
 // table lists the policies in the order of the documents: those that ignore the cluster's
 // state, those aware of cache and load, the production rules, NetKV.
-var table = []struct {
-	name string
-	make func(name string, o PolicyOptions) (Policy, error)
-}{
-	{"random", cost(random)},
-	{"rr", func(string, PolicyOptions) (Policy, error) { return &roundRobin{}, nil }},
-	{"least-loaded", cost(leastLoaded)},
-	{"ca", cost(cacheAware)},
-	{"cla", newCacheLoad},
-	{"cla*", newCacheLoad},
-	{"llmd", profile(llmd{prefix: 2, queue: 1})},
-	{"llmd-default", profile(llmd{prefix: 3, queue: 2, memory: 2})},
-	{"llmd-topology", profile(llmd{prefix: 2, queue: 1, proximity: 1})},
-	{"sglang", func(string, PolicyOptions) (Policy, error) { return &sglang{}, nil }},
-	{"dynamo", cost(decodeBlocks)},
-	{"netkv-topo", aware(TierMap)},
-	{"netkv-static", aware(SelfContention)},
-	{"netkv-full", aware(Congestion)},
+var table = []policy{
+	{"random", cheapest(random)},
+	{"rr", nil}, // New makes it: it keeps its turn
+	{"least-loaded", cheapest(leastLoaded)},
+	{"ca", cheapest(cacheAware)},
+	{"cla", nil}, // New makes both: they have weights
+	{"cla*", nil},
+	{"llmd", llmd{prefix: 2, queue: 1}.pick},
+	{"llmd-default", llmd{prefix: 3, queue: 2, memory: 2}.pick},
+	{"llmd-topology", llmd{prefix: 2, queue: 1, proximity: 1}.pick},
+	{"sglang", sglang},
+	{"dynamo", cheapest(decodeBlocks)},
+	{"netkv-topo", TierMap.pick},
+	{"netkv-static", SelfContention.pick},
+	{"netkv-full", Congestion.pick},
 }
 
 // Names returns the names of all policies. The slice is the caller's.
 func Names() []string {
 	names := make([]string, len(table))
-	for i, t := range table {
-		names[i] = t.name
+	for i, p := range table {
+		names[i] = p.name
 	}
 	return names
 }
@@ -66,44 +81,38 @@ func Names() []string {
 // minimise, minus the score for those that maximise one, and 0 for random and rr. The error for an
 // unknown name lists the known names.
 func New(name string, o PolicyOptions) (Policy, error) {
-	for _, t := range table {
-		if t.name == name {
-			return t.make(name, o)
+	i := slices.IndexFunc(table, func(p policy) bool { return p.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("policy %q is unknown; known are %s", name, strings.Join(Names(), ", "))
+	}
+	p := table[i]
+	switch name {
+	case "rr":
+		p.pick = new(roundRobin).pick
+	case "cla", "cla*":
+		if err := o.weigh(name); err != nil {
+			return nil, err
 		}
+		p.pick = cheapest(o.cacheLoad)
 	}
-	return nil, fmt.Errorf("policy %q is unknown; known are %s", name, strings.Join(Names(), ", "))
+	return &p, nil
 }
 
-func cost(f costFunc) func(string, PolicyOptions) (Policy, error) {
-	return func(name string, _ PolicyOptions) (Policy, error) { return &byCost{name: name, cost: f}, nil }
-}
-
-func profile(p llmd) func(string, PolicyOptions) (Policy, error) {
-	return func(name string, _ PolicyOptions) (Policy, error) {
-		p := p
-		p.name = name
-		return &p, nil
-	}
-}
-
-func aware(a Awareness) func(string, PolicyOptions) (Policy, error) {
-	return func(name string, _ PolicyOptions) (Policy, error) { return &netkv{name: name, a: a}, nil }
-}
-
-func newCacheLoad(name string, o PolicyOptions) (Policy, error) {
+// weigh checks the weights, and sets those of cla where there are none.
+func (o *PolicyOptions) weigh(policy string) error {
 	for _, w := range []struct {
 		field string
 		v     float64
 	}{{"CacheWeight", o.CacheWeight}, {"LoadWeight", o.LoadWeight}} {
 		if !nonNegative(w.v) || w.v > math.MaxInt32 {
-			return nil, fmt.Errorf("policy %s: %s is %v, want a number, 0 to %d", name, w.field, w.v, math.MaxInt32)
+			return fmt.Errorf("policy %s: %s is %v, want a number, 0 to %d", policy, w.field, w.v, math.MaxInt32)
 		}
 	}
 	if o.CacheWeight == 0 && o.LoadWeight == 0 {
-		if name == "cla*" {
-			return nil, fmt.Errorf("policy cla*: no weights: tune it, or set CacheWeight and LoadWeight (cla runs with 1 and 1)")
+		if policy == "cla*" {
+			return fmt.Errorf("policy cla*: no weights: tune it, or set CacheWeight and LoadWeight (cla runs with 1 and 1)")
 		}
 		o.CacheWeight, o.LoadWeight = 1, 1
 	}
-	return &byCost{name: name, cost: cacheLoad(o.CacheWeight, o.LoadWeight)}, nil
+	return nil
 }

@@ -1,18 +1,8 @@
 package scheduler
 
-// byCost is a policy that takes the lowest cost.
-type byCost struct {
-	name string
-	cost costFunc
-}
-
-func (p *byCost) Name() string { return p.name }
-
-func (p *byCost) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
-	return s.lowest(r, p.cost)
+// cheapest is a policy that takes the lowest cost.
+func cheapest(cost costFunc) pickFunc {
+	return func(r *Request, s *State) (Decision, bool) { return s.lowest(r, cost) }
 }
 
 // random gives all feasible instances the same cost, so the request's draw decides.
@@ -30,22 +20,15 @@ func cacheAware(s *State, r *Request, d, _ int) float64 { return -s.prefixScore(
 func decodeBlocks(s *State, _ *Request, d, _ int) float64 { return float64(s.loads[d].blocks) }
 
 // cacheLoad weighs cache against load: the score is
-// cacheWeight x lambda/l - loadWeight x (q_d + beta_d)/beta_max.
-func cacheLoad(cacheWeight, loadWeight float64) costFunc {
-	return func(s *State, r *Request, d, hit int) float64 {
-		return loadWeight*float64(s.loads[d].active())/float64(s.o.MaxBatch) - cacheWeight*float64(hit)/float64(r.PromptTokens)
-	}
+// CacheWeight x lambda/l - LoadWeight x (q_d + beta_d)/beta_max.
+func (o *PolicyOptions) cacheLoad(s *State, r *Request, d, hit int) float64 {
+	return o.LoadWeight*float64(s.loads[d].active())/float64(s.o.MaxBatch) - o.CacheWeight*float64(hit)/float64(r.PromptTokens)
 }
 
 // roundRobin takes the feasible instances in turn.
 type roundRobin struct{ next int }
 
-func (*roundRobin) Name() string { return "rr" }
-
-func (p *roundRobin) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
+func (p *roundRobin) pick(r *Request, s *State) (Decision, bool) {
 	for i := range s.o.Decodes {
 		d := (p.next + i) % s.o.Decodes
 		if _, ok := s.feasible(r, d); ok {
@@ -60,21 +43,13 @@ func (p *roundRobin) Pick(r *Request, s *State) (Decision, bool) {
 // normalised. The highest wins, and a draw decides among equal ones. The scorers are
 // prefix-cache-scorer, queue-scorer, kv-cache-utilization-scorer and, from the later
 // llm-d-router, topology-affinity-scorer.
-type llmd struct {
-	name                             string
-	prefix, queue, memory, proximity float64
-}
+type llmd struct{ prefix, queue, memory, proximity float64 }
 
 // affinity is topology-affinity-scorer's score of the same host, rack, zone and region; our pod
 // corresponds to the zone.
 var affinity = [Tiers]float64{1.00, 0.20, 0.05, 0.02}
 
-func (p *llmd) Name() string { return p.name }
-
-func (p *llmd) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
+func (p llmd) pick(r *Request, s *State) (Decision, bool) {
 	low, high := s.span(r, func(l *load, _ int) int { return l.queued })
 	return s.lowest(r, func(s *State, r *Request, d, _ int) float64 {
 		queue := 1.0 // queue-scorer: (max-q)/(max-min), 1 for all when they are equal
@@ -103,14 +78,7 @@ const (
 // no instance holds more than 30% of the prompt, the fewest requests; otherwise the longest match.
 // Its match rate is of characters, ours of tokens. It takes the first among equals; here the
 // request's draw decides, as for every policy.
-type sglang struct{}
-
-func (*sglang) Name() string { return "sglang" }
-
-func (*sglang) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
+func sglang(r *Request, s *State) (Decision, bool) {
 	low, high := s.span(r, func(l *load, _ int) int { return l.active() })
 	_, longest := s.span(r, func(_ *load, hit int) int { return hit })
 	imbalanced := high-low > sglangAbsolute && float64(high) > sglangRelative*float64(low)
