@@ -57,12 +57,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("controller: needs a policy and its state")
 	case c.Streams < 1 || c.NICs < 1:
 		return fmt.Errorf("controller: streams and NICs must be at least 1, got %d and %d", c.Streams, c.NICs)
-	case c.KVBytesPerToken < 1:
-		return fmt.Errorf("controller: KV bytes per token must be at least 1, got %d", c.KVBytesPerToken)
 	case !(c.RateScale > 0) || math.IsInf(c.RateScale, 0):
 		return fmt.Errorf("controller: rate scale must be positive, got %g", c.RateScale)
-	case c.Paths == nil:
-		return fmt.Errorf("controller: needs the number of paths of each pair")
 	}
 	for i, r := range c.Requests {
 		if r.ID != i {
@@ -96,14 +92,10 @@ func (c *Config) need(f *flight) int64 {
 // transfer returns the action that moves a payload; with overlap its pieces leave as they are
 // computed.
 func (c *Config) transfer(f *flight) Action {
-	a := Action{
-		Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode,
-		Streams: c.streams(f),
-	}
+	a := Action{Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode, Streams: c.streams(f)}
 	if c.OverlapPieces != nil && !f.computed {
 		a.Pieces = c.OverlapPieces(f.req.PromptTokens)
-		a.ReleaseFrom = f.started
-		a.ReleaseTo = f.started + c.Prefill.Model.Prefill(f.req.PromptTokens)
+		a.ReleaseFrom, a.ReleaseTo = f.started, f.started+c.Prefill.Model.Prefill(f.req.PromptTokens)
 	}
 	return a
 }
@@ -127,17 +119,9 @@ func (c *Config) streams(f *flight) []Stream {
 func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path int)) []Stream {
 	out := make([]Stream, n)
 	for s := range out {
+		part := func(whole int64) int64 { return (whole + int64(n-1-s)) / int64(n) } // the first get the remainder
 		nic, path := slot(s)
-		out[s] = Stream{NIC: nic, Path: path, BytesEmulated: part(emulated, n, s), Bytes: part(paper, n, s)}
+		out[s] = Stream{NIC: nic, Path: path, BytesEmulated: part(emulated), Bytes: part(paper)}
 	}
 	return out
-}
-
-// part is the i-th of n parts of a whole; the first parts get the remainder.
-func part(whole int64, n, i int) int64 {
-	p := whole / int64(n)
-	if int64(i) < whole%int64(n) {
-		p++
-	}
-	return p
 }

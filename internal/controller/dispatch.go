@@ -1,64 +1,14 @@
 package controller
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
 	"time"
 
-	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scheduler"
 )
-
-// stage is the state of a request.
-type stage uint8
-
-const (
-	stageFuture     stage = iota // has not arrived
-	stagePrefill                 // at a prefill instance
-	stageHeld                    // prefilled, no decode instance feasible
-	stageReserving               // a decode instance was asked for memory
-	stageTransfer                // bytes are moving
-	stageWaiting                 // all bytes arrived, not in the batch
-	stageDecoding                // in the batch
-	stageCompleted               // all tokens
-	stageFailed                  // ended without all tokens
-	stageIncomplete              // the trial was cut off
-)
-
-// flight is one request's state.
-type flight struct {
-	movement // of the current attempt
-
-	req     *workload.Request
-	stage   stage
-	attempt int // of reservation and transfer, from 1
-	retries int // attempts that failed
-	order   int // number of the latest deadline (watch)
-	refused int // reservations refused since the last successful one
-
-	prefill, decode int
-	decision        scheduler.Decision
-	hasDecode       bool // a decision is counted in the scheduler's state
-	released        bool // n_inflight was decremented
-	computed        bool // the prefill has finished
-	unsent          bool // no bytes to move; the transfer is reported when the prefill has finished
-
-	payload, emulated int64
-	wasted            int64 // emulated bytes that earlier attempts moved
-
-	started, prefilled, transferDone, admitted, firstToken, finished time.Duration
-
-	decisionNanos int64
-	reason        string
-}
-
-func newFlight(r *workload.Request) flight {
-	return flight{
-		req: r, prefill: -1, decode: -1, movement: movement{issued: nothing, sent: nothing}, started: nothing,
-		prefilled: nothing, transferDone: nothing, admitted: nothing, firstToken: nothing, finished: nothing,
-	}
-}
 
 // dispatcher places the requests of a trial on the instances, and takes them away again.
 type dispatcher struct {
@@ -111,9 +61,8 @@ func (c *dispatcher) choose(now time.Duration, f *flight) {
 		return
 	}
 	t.State.Begin(r, d)
-	f.decision, f.decode, f.hasDecode, f.released = d, d.Decode, true, false
+	f.decision, f.decode, f.stage = d, d.Decode, stageReserving
 	f.attempt++
-	f.stage = stageReserving
 	t.booked[d.Decode] += c.cfg.need(f)
 	c.act(Action{
 		Kind: DoReserve, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: d.Decode,
@@ -186,29 +135,21 @@ func (c *dispatcher) stuck() {
 	}
 }
 
-// release decrements n_inflight, once per attempt.
-func (c *dispatcher) release(f *flight) {
-	if f.hasDecode && !f.released {
-		f.released = true
-		c.tenantOf(f).State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
-	}
-}
-
 // abandon removes a request from the state of its chosen decode instance.
 func (c *dispatcher) abandon(f *flight) {
-	if !f.hasDecode {
+	if !f.placed() {
 		return
 	}
-	c.release(f)
 	switch f.stage {
 	case stageReserving, stageTransfer: // no other tenant knows it
+		c.tenantOf(f).State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
 		c.tenantOf(f).State.Abandoned(f.decode, f.req.PromptTokens)
 	case stageWaiting:
 		c.decodes.tellAll(func(s *scheduler.State) { s.Abandoned(f.decode, f.req.PromptTokens) })
 	case stageDecoding:
 		c.decodes.tellAll(func(s *scheduler.State) { s.Finished(f.decode, f.req.PromptTokens) })
 	}
-	f.hasDecode, f.stage = false, stageHeld
+	f.stage = stageHeld
 }
 
 func (c *dispatcher) end(f *flight, s stage, reason string) {
@@ -229,7 +170,7 @@ func (c *dispatcher) giveUp(f *flight, reason string) {
 	if f.stage == stageReserving {
 		c.tenantOf(f).booked[f.decode] -= c.cfg.need(f)
 	}
-	if f.hasDecode && !c.decodes.down[f.decode] {
+	if f.placed() && !c.decodes.down[f.decode] {
 		c.act(Action{Kind: DoCancelDecode, Request: f.req.ID, Attempt: f.attempt, Decode: f.decode, Reason: reason})
 	}
 	// With overlap the prompt may still be computing in any stage before the last byte.
@@ -257,4 +198,48 @@ func (c *dispatcher) again(now time.Duration, f *flight, reason string) {
 		return
 	}
 	c.choose(now, f)
+}
+
+// watch is a deadline for an instance to answer an action. If a process hangs or a host stops,
+// no connection breaks, so without a deadline its requests would wait for ever.
+type watch struct {
+	due     time.Duration
+	request int
+	order   int // only the request's latest deadline counts
+	stage   stage
+}
+
+// watches sorts deadlines by due time, then request, so that the order of failures does not
+// depend on the order of actions.
+type watches []watch
+
+func (h watches) Len() int { return len(h) }
+func (h watches) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(h[i].due, h[j].due), cmp.Compare(h[i].request, h[j].request)) < 0
+}
+func (h watches) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *watches) Push(x any)   { *h = append(*h, x.(watch)) }
+func (h *watches) Pop() any {
+	last := len(*h) - 1
+	w := (*h)[last]
+	*h = (*h)[:last]
+	return w
+}
+
+// first drops deadlines that were met and returns the first open one.
+func (h *watches) first(flights []flight) (w watch, ok bool) {
+	for len(*h) > 0 {
+		w := (*h)[0]
+		if f := &flights[w.request]; f.stage == w.stage && f.order == w.order {
+			return w, true
+		}
+		heap.Pop(h)
+	}
+	return watch{}, false
+}
+
+func (h watches) postpone(by time.Duration) {
+	for i := range h {
+		h[i].due += by // the same for all, so the heap stays ordered
+	}
 }

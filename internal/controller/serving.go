@@ -130,26 +130,30 @@ func (c *Serving) live(ev Event, stages ...stage) *flight {
 	return f
 }
 
+// reactions are what the events of a live request do, and the stages in which they are expected.
+var reactions = map[EventKind]struct {
+	in []stage
+	do func(c *Serving, now time.Duration, f *flight, ev Event)
+}{
+	PrefillStarted: {[]stage{stagePrefill}, (*Serving).onPrefillStarted},
+	Reserved:       {[]stage{stageReserving}, (*Serving).onReserved},
+	TransferDone:   {[]stage{stageTransfer}, (*Serving).onTransferDone},
+	Admitted:       {[]stage{stageWaiting}, (*Serving).onAdmitted},
+	FirstToken:     {[]stage{stageDecoding}, func(_ *Serving, _ time.Duration, f *flight, ev Event) { f.firstToken = ev.At }},
+	Finished:       {[]stage{stageDecoding}, (*Serving).onFinished},
+	Failed:         {[]stage{stagePrefill, stageReserving, stageTransfer, stageWaiting, stageDecoding}, (*Serving).onFailed},
+}
+
 // Handle implements Driver.
 func (c *Serving) Handle(now time.Duration, ev Event) []Action {
 	c.actions = c.actions[:0]
 	switch ev.Kind {
-	case PrefillStarted:
-		c.onPrefillStarted(now, ev)
 	case PrefillDone:
 		c.onPrefillDone(now, ev)
-	case Reserved:
-		c.onReserved(now, ev)
 	case TransferSent:
 		if f := c.flight(ev); f != nil && ev.Attempt == f.attempt {
 			f.onSent(ev)
 		}
-	case TransferDone:
-		c.onTransferDone(ev)
-	case Admitted, FirstToken, Finished:
-		c.onDecode(now, ev)
-	case Failed:
-		c.onFailed(now, ev)
 	case CacheChanged:
 		if !c.decodes.down[ev.Decode] {
 			c.decodes.tellAll(func(s *scheduler.State) {
@@ -165,14 +169,18 @@ func (c *Serving) Handle(now time.Duration, ev Event) []Action {
 		c.onDecodeDown(now, ev.Decode, ev.Reason)
 	case Congestion:
 		c.decodes.tellAll(func(s *scheduler.State) { s.SetCongestion(ev.Congestion) })
+	default:
+		to := reactions[ev.Kind]
+		if f := c.live(ev, to.in...); f != nil {
+			to.do(c, now, f, ev)
+		}
 	}
 	c.stuck()
 	return c.actions
 }
 
-func (c *Serving) onPrefillStarted(now time.Duration, ev Event) {
-	f := c.live(ev, stagePrefill)
-	if f == nil || f.prefill != ev.Prefill {
+func (c *Serving) onPrefillStarted(now time.Duration, f *flight, ev Event) {
+	if f.prefill != ev.Prefill {
 		return
 	}
 	f.started = ev.At
@@ -199,11 +207,7 @@ func (c *Serving) onPrefillDone(now time.Duration, ev Event) {
 	}
 }
 
-func (c *Serving) onReserved(now time.Duration, ev Event) {
-	f := c.live(ev, stageReserving)
-	if f == nil {
-		return
-	}
+func (c *Serving) onReserved(now time.Duration, f *flight, ev Event) {
 	c.tenantOf(f).booked[f.decode] -= c.cfg.need(f)
 	c.decodes.setFree(f.decode, ev.FreeBytes)
 	if !ev.OK {
@@ -225,51 +229,33 @@ func (c *Serving) onReserved(now time.Duration, ev Event) {
 	f.stage, f.issued, f.sent = stageTransfer, now, nothing
 	a := c.cfg.transfer(f)
 	// On a full prefix hit no bytes wait for the prefill, but the first token does.
-	f.unsent = a.Pieces > 0 && len(a.Streams) == 0
-	if !f.unsent {
+	if f.unsent = a.Pieces > 0 && len(a.Streams) == 0; !f.unsent {
 		c.act(a)
 	}
 	c.expect(f, max(now, a.ReleaseTo), c.cfg.TransferTimeout)
 }
 
-func (c *Serving) onTransferDone(ev Event) {
-	f := c.live(ev, stageTransfer)
-	if f == nil {
-		return
-	}
+func (c *Serving) onTransferDone(_ time.Duration, f *flight, ev Event) {
 	f.transferDone, f.stage = ev.At, stageWaiting
 	c.decodes.tellOthers(f.req.Tenant, func(s *scheduler.State) { s.Arrived(f.decode, f.req.PromptTokens) })
 	f.onArrived(ev)
-	c.release(f)
+	c.tenantOf(f).State.TransferEnded(f.prefill, f.decode, f.decision.Tier)
 }
 
-func (c *Serving) onDecode(now time.Duration, ev Event) {
-	switch ev.Kind {
-	case Admitted:
-		if f := c.live(ev, stageWaiting); f != nil {
-			f.admitted, f.stage = ev.At, stageDecoding
-			c.decodes.tellAll(func(s *scheduler.State) { s.Admitted(f.decode, f.req.PromptTokens) })
-		}
-	case FirstToken:
-		if f := c.live(ev, stageDecoding); f != nil {
-			f.firstToken = ev.At
-		}
-	case Finished:
-		if f := c.live(ev, stageDecoding); f != nil {
-			f.finished = ev.At
-			c.abandon(f)
-			c.decodes.setFree(f.decode, ev.FreeBytes)
-			c.end(f, stageCompleted, "")
-			c.retryHeld(now)
-		}
-	}
+func (c *Serving) onAdmitted(_ time.Duration, f *flight, ev Event) {
+	f.admitted, f.stage = ev.At, stageDecoding
+	c.decodes.tellAll(func(s *scheduler.State) { s.Admitted(f.decode, f.req.PromptTokens) })
 }
 
-func (c *Serving) onFailed(now time.Duration, ev Event) {
-	f := c.live(ev, stagePrefill, stageReserving, stageTransfer, stageWaiting, stageDecoding)
-	if f == nil {
-		return
-	}
+func (c *Serving) onFinished(now time.Duration, f *flight, ev Event) {
+	f.finished = ev.At
+	c.abandon(f)
+	c.decodes.setFree(f.decode, ev.FreeBytes)
+	c.end(f, stageCompleted, "")
+	c.retryHeld(now)
+}
+
+func (c *Serving) onFailed(now time.Duration, f *flight, ev Event) {
 	if ev.BySender && (f.stage == stageWaiting || f.stage == stageDecoding) {
 		return // the receiver counted every byte; only its acknowledgement was lost
 	}
@@ -297,7 +283,7 @@ func (c *Serving) onDecodeDown(now time.Duration, decode int, reason string) {
 	c.decodes.down[decode] = true
 	c.decodes.tellAll(func(s *scheduler.State) { s.SetAlive(decode, false) })
 	for i := range c.flights {
-		if f := &c.flights[i]; f.decode == decode && f.hasDecode {
+		if f := &c.flights[i]; f.decode == decode && f.placed() {
 			c.again(now, f, reason)
 		}
 	}

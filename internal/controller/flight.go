@@ -4,7 +4,60 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/results"
+	"github.com/netkvlab/netkvlab/internal/workload"
+	"github.com/netkvlab/netkvlab/scheduler"
 )
+
+// stage is the state of a request.
+type stage uint8
+
+const (
+	stageFuture     stage = iota // has not arrived
+	stagePrefill                 // at a prefill instance
+	stageHeld                    // prefilled, no decode instance feasible
+	stageReserving               // a decode instance was asked for memory
+	stageTransfer                // bytes are moving
+	stageWaiting                 // all bytes arrived, not in the batch
+	stageDecoding                // in the batch
+	stageCompleted               // all tokens
+	stageFailed                  // ended without all tokens
+	stageIncomplete              // the trial was cut off
+)
+
+// flight is one request's state.
+type flight struct {
+	movement // of the current attempt
+
+	req     *workload.Request
+	stage   stage
+	attempt int // of reservation and transfer, from 1
+	retries int // attempts that failed
+	order   int // number of the latest deadline (watch)
+	refused int // reservations refused since the last successful one
+
+	prefill, decode int
+	decision        scheduler.Decision
+	computed        bool // the prefill has finished
+	unsent          bool // no bytes to move; the transfer is reported when the prefill has finished
+
+	payload, emulated int64
+	wasted            int64 // emulated bytes that earlier attempts moved
+
+	started, prefilled, transferDone, admitted, firstToken, finished time.Duration
+
+	decisionNanos int64
+	reason        string
+}
+
+func newFlight(r *workload.Request) flight {
+	return flight{
+		req: r, prefill: -1, decode: -1, movement: movement{issued: nothing, sent: nothing}, started: nothing,
+		prefilled: nothing, transferDone: nothing, admitted: nothing, firstToken: nothing, finished: nothing,
+	}
+}
+
+// placed reports whether a decision is counted in the scheduler's state.
+func (f *flight) placed() bool { return f.stage >= stageReserving && f.stage <= stageDecoding }
 
 var statusOf = map[stage]string{stageCompleted: results.Completed, stageFailed: results.Failed}
 
