@@ -84,14 +84,17 @@ func median(x []float64) float64 { return analysis.Percentile(slices.Sorted(slic
 // probes are one transfer per tier that a sender and a receiver can have between them, one
 // after the other, and then two at once over the highest tier.
 func (w *World) probes() (out []controller.FlowSpec) {
+	plan := w.cluster.Plan
 	var byTier [4]*[2]fabric.NodeID
-	for _, pair := range w.agents.Pairs() {
-		if t := w.cluster.Plan.Tier(pair[0], pair[1]); byTier[t] == nil {
-			byTier[t] = &pair
+	for _, agent := range w.lab.Agents {
+		for _, to := range w.agents.receivers(&plan.Nodes[agent.ID]) {
+			if t := plan.Tier(agent.ID, to); byTier[t] == nil {
+				byTier[t] = &[2]fabric.NodeID{agent.ID, to}
+			}
 		}
 	}
 	at := time.Duration(0)
-	took := time.Duration(float64(loneTime) / w.cluster.Plan.Scale.Time)
+	took := time.Duration(float64(loneTime) / plan.Scale.Time)
 	for _, pair := range byTier {
 		if pair != nil {
 			out = append(out, w.lone(len(out), at, took, *pair))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -149,18 +150,6 @@ func (all *Agents) Endpoints(ctx context.Context) error {
 	})
 }
 
-// Pairs lists who may send to whom, in the order of the agents.
-func (all *Agents) Pairs() [][2]fabric.NodeID {
-	var out [][2]fabric.NodeID
-	for i := range all.lab.Agents {
-		n := &all.cluster.Plan.Nodes[all.lab.Agents[i].ID]
-		for _, to := range all.receivers(n) {
-			out = append(out, [2]fabric.NodeID{n.ID, to})
-		}
-	}
-	return out
-}
-
 func (all *Agents) each(ctx context.Context, do func(context.Context, *lab.Agent, *control.ConfigureRequest) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range all.lab.Agents {
@@ -279,18 +268,19 @@ func (all *Agents) backgroundFlows() (map[fabric.NodeID][]*control.BackgroundFlo
 	if err != nil {
 		return nil, err
 	}
-	t := s.Topology
-	for rack, id := range plan.Background { // one per rack, pod by pod
-		if rates.Core > 0 {
-			to := plan.Background[(rack+t.RacksPerPod)%len(plan.Background)]
-			if err := all.addFlows(out, id, to, rates.Core); err != nil {
-				return nil, err
+	racks, perPod := plan.Background, s.Topology.RacksPerPod // one host per rack, pod by pod
+	for i, from := range racks {
+		for _, flow := range []struct {
+			to  int
+			bps float64
+		}{
+			{(i + perPod) % len(racks), rates.Core},
+			{i - i%perPod + (i+1)%perPod, rates.Rack},
+		} {
+			if flow.to == i || flow.bps == 0 {
+				continue
 			}
-		}
-		if t.RacksPerPod > 1 && rates.Rack > 0 {
-			first := rack - rack%t.RacksPerPod // of the pod
-			to := plan.Background[first+(rack+1)%t.RacksPerPod]
-			if err := all.addFlows(out, id, to, rates.Rack); err != nil {
+			if err := all.addFlows(out, from, racks[flow.to], flow.bps); err != nil {
 				return nil, err
 			}
 		}
@@ -316,4 +306,67 @@ func (all *Agents) addFlows(out map[fabric.NodeID][]*control.BackgroundFlow, fro
 		})
 	}
 	return nil
+}
+
+// sessions are the open sessions with all agents of a trial.
+type sessions struct {
+	epoch      int64
+	members    []Member
+	background []Session
+}
+
+// indices are the instances of a trial, in order.
+type indices struct{ prefill, decode []fabric.NodeID }
+
+// instances are those of the cluster's own trials.
+func instances(c *trials.Cluster) indices {
+	if c.Flows() {
+		return endpoints(c)
+	}
+	return indices{c.Plan.Prefill, c.Plan.Decode}
+}
+
+// endpoints are all instances, as ends of explicit transfers.
+func endpoints(c *trials.Cluster) indices {
+	all := trials.Endpoints(c.Plan)
+	return indices{all, all}
+}
+
+// open starts a session with every agent. Paper time begins far enough in the future to reach
+// every one of them before it.
+func (all *Agents) open(ctx context.Context, in indices) (_ *sessions, err error) {
+	agents := all.lab.Agents
+	s := &sessions{epoch: monotonic() + int64(100*time.Millisecond) + int64(len(agents))*int64(2*time.Millisecond)}
+	defer func() {
+		if err != nil {
+			s.close()
+		}
+	}()
+	for i := range agents {
+		a := &agents[i]
+		// The trial's context must not end the sessions: after an interruption they are
+		// closed in order, after their last events.
+		session, err := a.Client.Session(context.WithoutCancel(ctx), s.epoch)
+		if err != nil {
+			return s, fmt.Errorf("open a session with agent %s: %w", a.Node, err)
+		}
+		s.members = append(s.members, Member{
+			Node: a.Node, Prefill: slices.Index(in.prefill, a.ID), Decode: slices.Index(in.decode, a.ID), Session: session,
+		})
+		if all.cluster.Plan.Nodes[a.ID].Kind == fabric.KindBackground {
+			s.background = append(s.background, session)
+		}
+	}
+	return s, nil
+}
+
+// close ends all sessions and names the agents that did not end theirs in order: these are
+// dead or hang.
+func (s *sessions) close() (lost []string) {
+	for _, m := range s.members {
+		if err := m.Session.Close(); err != nil {
+			lost = append(lost, fmt.Sprintf("agent %s (%v)", m.Node, err))
+		}
+	}
+	return lost
 }

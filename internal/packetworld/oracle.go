@@ -28,16 +28,15 @@ func startOracle(ctx context.Context, w *World, t trials.Trial, tr *Trial) *orac
 	o := &oracle{cancel: cancel, done: make(chan struct{}), ports: telemetry.Ports(w.cluster.Plan)}
 	o.meter = telemetry.New(telemetry.Options{
 		Ports: o.ports, Separate: s.Oracle.Separation != scenarios.SeparationNone, Ours: !s.Background.Enabled(),
-		Noise: s.Oracle.Noise, Loss: s.Oracle.Loss, Seed: t.Seed,
-		Staleness: s.Oracle.Staleness,
+		Noise: s.Oracle.Noise, Loss: s.Oracle.Loss, Seed: t.Seed, Staleness: s.Oracle.Staleness,
 	})
-	samples := make(chan Sample)
+	samples := make(chan [4]float64)
 	tr.Samples = samples
 	go o.poll(ctx, w, samples)
 	return o
 }
 
-func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
+func (o *oracle) poll(ctx context.Context, w *World, out chan<- [4]float64) {
 	defer close(o.done)
 	var late sync.WaitGroup
 	defer late.Wait()
@@ -55,8 +54,8 @@ func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
 		real := time.Since(start)
 		congestion, rows, ok := o.meter.Poll(real, time.Duration(float64(real)/scale), now)
 		o.rows = append(o.rows, rows...)
-		if rows != nil {
-			late.Go(func() { deliver(ctx, out, Sample{Congestion: congestion, OK: ok}, stale) })
+		if ok {
+			late.Go(func() { deliver(ctx, out, congestion, stale) })
 		}
 		if last {
 			return
@@ -70,7 +69,7 @@ func (o *oracle) poll(ctx context.Context, w *World, out chan<- Sample) {
 }
 
 // deliver hands a sample over after its delay, unless the trial ends first.
-func deliver(ctx context.Context, out chan<- Sample, s Sample, delay time.Duration) {
+func deliver(ctx context.Context, out chan<- [4]float64, congestion [4]float64, delay time.Duration) {
 	select {
 	case <-ctx.Done():
 		return
@@ -78,7 +77,7 @@ func deliver(ctx context.Context, out chan<- Sample, s Sample, delay time.Durati
 	}
 	select {
 	case <-ctx.Done():
-	case out <- s:
+	case out <- congestion:
 	}
 }
 
