@@ -12,11 +12,11 @@ import "math/bits"
 type index struct {
 	words int // of a row
 	keys  []uint64
-	rows  []uint32 // row number + 1 beside each key; 0: the slot is empty
+	rows  []uint32 // row number beside each key; 0: the slot is empty
 	shift uint     // 64 - log2(len(keys))
 	used  int
-	bits  []uint64 // rows of words
-	count []int32  // holders of each row
+	bits  []uint64 // rows of words; row 0 is empty
+	count []int32  // holders of each row, from row 1
 	spare []uint32 // rows to use again
 
 	alive []uint64 // scratch: instances still matching
@@ -27,7 +27,7 @@ const firstSlots = 1 << 10
 
 func newIndex(decodes int) *index {
 	words := (decodes + 63) / 64
-	x := &index{words: words, alive: make([]uint64, words), live: make([]int32, words)}
+	x := &index{words: words, bits: make([]uint64, words), alive: make([]uint64, words), live: make([]int32, words)}
 	x.resize(firstSlots)
 	return x
 }
@@ -65,15 +65,10 @@ func (x *index) find(key uint64) int {
 }
 
 // row returns the bits of a row.
-func (x *index) row(n uint32) []uint64 {
-	at := int(n-1) * x.words
-	return x.bits[at : at+x.words]
-}
+func (x *index) row(n uint32) []uint64 { return x.bits[int(n)*x.words:][:x.words] }
 
-// holds reports whether a decode instance is in a row. Row 0 is empty.
-func (x *index) holds(n uint32, decode int) bool {
-	return n != 0 && x.row(n)[decode/64]>>(decode%64)&1 != 0
-}
+// holds reports whether a decode instance is in a row.
+func (x *index) holds(n uint32, decode int) bool { return x.row(n)[decode/64]>>(decode%64)&1 != 0 }
 
 // add records that a decode instance holds the block. A second call changes nothing.
 func (x *index) add(decode int, key uint64) {
@@ -150,24 +145,18 @@ func (x *index) forget(decode int) {
 
 // match writes to depth[d] how many leading blocks each decode instance d holds.
 func (x *index) match(blocks []uint64, depth []int32) {
-	decodes := len(depth)
-	if len(blocks) == 0 {
-		clear(depth)
-		return
-	}
 	live := x.live[:0]
 	for w := range x.words {
 		x.alive[w] = ^uint64(0)
 		live = append(live, int32(w))
 	}
-	if rest := decodes % 64; rest != 0 {
+	if rest := len(depth) % 64; rest != 0 {
 		x.alive[x.words-1] = 1<<rest - 1
 	}
-	for i, key := range blocks {
-		n := x.rows[x.find(key)]
-		if n == 0 {
-			x.drop(live, int32(i), depth)
-			return
+	for i := 0; len(live) > 0; i++ {
+		n := uint32(0) // after the prompt nobody matches
+		if i < len(blocks) {
+			n = x.rows[x.find(blocks[i])]
 		}
 		row := x.row(n)
 		kept := live[:0]
@@ -182,19 +171,7 @@ func (x *index) match(blocks []uint64, depth []int32) {
 				kept = append(kept, w)
 			}
 		}
-		if live = kept; len(live) == 0 {
-			return
-		}
-	}
-	x.drop(live, int32(len(blocks)), depth)
-}
-
-// drop records the match length of all instances that still match.
-func (x *index) drop(live []int32, length int32, depth []int32) {
-	for _, w := range live {
-		for set := x.alive[w]; set != 0; set &= set - 1 {
-			depth[int(w)*64+bits.TrailingZeros64(set)] = length
-		}
+		live = kept
 	}
 }
 

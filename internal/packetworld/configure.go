@@ -15,6 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/kvagent/control"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -336,7 +337,7 @@ func endpoints(c *trials.Cluster) indices {
 // every one of them before it.
 func (all *Agents) open(ctx context.Context, in indices) (_ *sessions, err error) {
 	agents := all.lab.Agents
-	s := &sessions{epoch: monotonic() + int64(100*time.Millisecond) + int64(len(agents))*int64(2*time.Millisecond)}
+	s := &sessions{epoch: kvagent.Monotonic() + int64(100*time.Millisecond) + int64(len(agents))*int64(2*time.Millisecond)}
 	defer func() {
 		if err != nil {
 			s.close()

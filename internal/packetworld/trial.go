@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/kvagent/control"
@@ -83,7 +81,7 @@ func (t *Trial) Run(ctx context.Context) error {
 	}
 	clk := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
 	if clk.read == nil {
-		clk.read = monotonic
+		clk.read = kvagent.Monotonic
 	}
 	return t.loop(ctx, clk, inbox)
 }
@@ -208,17 +206,7 @@ func (t *Trial) carryOut(clk clock, actions []controller.Action) {
 }
 
 // Stopwatch is the clock that decisions are timed with.
-func Stopwatch() int64 { return monotonic() }
-
-// monotonic reads CLOCK_MONOTONIC in nanoseconds: all processes of the host read the same
-// value, and it cannot be set back or forward.
-func monotonic() int64 {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		return 0 // cannot happen for this clock (clock_gettime(2))
-	}
-	return ts.Nano()
-}
+func Stopwatch() int64 { return kvagent.Monotonic() }
 
 // clock maps real onto paper time of one trial.
 type clock struct {
