@@ -61,16 +61,14 @@ func (c *Config) check() error {
 		return fmt.Errorf("controller: rate scale must be positive, got %g", c.RateScale)
 	}
 	for i, r := range c.Requests {
-		if r.ID != i {
+		switch {
+		case r.ID != i:
 			return fmt.Errorf("controller: request %d has id %d; requests must be numbered in arrival order", i, r.ID)
-		}
-		if i > 0 && r.Arrival < c.Requests[i-1].Arrival {
+		case i > 0 && r.Arrival < c.Requests[i-1].Arrival:
 			return fmt.Errorf("controller: request %d arrives before request %d", i, i-1)
-		}
-		if r.Tenant < 0 || r.Tenant >= len(c.Tenants) {
+		case r.Tenant < 0 || r.Tenant >= len(c.Tenants):
 			return fmt.Errorf("controller: request %d is of tenant %d, and there are %d, counted from 0", i, r.Tenant, len(c.Tenants))
-		}
-		if len(r.PathDraws) < c.Streams {
+		case len(r.PathDraws) < c.Streams:
 			return fmt.Errorf("controller: request %d has %d path draws for %d streams", i, len(r.PathDraws), c.Streams)
 		}
 	}

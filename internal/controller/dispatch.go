@@ -18,7 +18,6 @@ type dispatcher struct {
 	decodes  decodePool
 	flights  []flight
 	watches  watches
-	scratch  scheduler.Request
 }
 
 func (c *dispatcher) tenantOf(f *flight) *tenant { return &c.decodes.tenants[f.req.Tenant] }
@@ -43,7 +42,7 @@ func (c *dispatcher) startPrefill(now, at time.Duration, f *flight) {
 		c.fail(f, "no prefill instance is up")
 		return
 	}
-	f.prefill, f.stage, f.computed = p, stagePrefill, false
+	f.prefill, f.shown.Prefill, f.stage, f.computed = p, p, stagePrefill, false
 	c.act(Action{Kind: DoPrefill, Request: f.req.ID, Attempt: f.attempt, Prefill: p, Tokens: f.req.PromptTokens})
 	c.expect(f, now, c.prefills.finish(p, now, f.req.PromptTokens)-now)
 }
@@ -52,7 +51,7 @@ func (c *dispatcher) startPrefill(now, at time.Duration, f *flight) {
 // begun) and reserves memory there. Without a feasible instance the request is held, in order,
 // until memory is freed.
 func (c *dispatcher) choose(now time.Duration, f *flight) {
-	r, t := c.shown(f), c.tenantOf(f)
+	r, t := &f.shown, c.tenantOf(f)
 	start := c.cfg.Stopwatch()
 	d, ok := t.Scheduler.Pick(r, t.State)
 	f.decisionNanos += c.cfg.Stopwatch() - start
@@ -71,22 +70,13 @@ func (c *dispatcher) choose(now time.Duration, f *flight) {
 	c.expect(f, now, 0)
 }
 
-// shown is what the scheduler sees of a request, until the next call.
-func (c *dispatcher) shown(f *flight) *scheduler.Request {
-	c.scratch = scheduler.Request{
-		Prefill: f.prefill, PromptTokens: f.req.PromptTokens, OutputTokens: f.req.OutputTokens,
-		Blocks: f.req.Blocks, TieBreak: f.req.TieBreak,
-	}
-	return &c.scratch
-}
-
 const noDecode = "no decode instance is up"
 
 // hold keeps a request that no instance can take now. If none will ever be able to, the request
 // fails.
 func (c *dispatcher) hold(f *flight) {
 	t := c.tenantOf(f)
-	if need, have := t.State.Footprint(c.shown(f)), t.State.Usable(); need > have {
+	if need, have := t.State.Footprint(&f.shown), t.State.Usable(); need > have {
 		c.fail(f, fmt.Sprintf("needs %d bytes of KV memory in whole blocks, an instance has %d", need, have))
 		return
 	}

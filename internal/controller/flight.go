@@ -29,6 +29,7 @@ type flight struct {
 	movement // of the current attempt
 
 	req     *workload.Request
+	shown   scheduler.Request // what the scheduler sees of it
 	stage   stage
 	attempt int // of reservation and transfer, from 1
 	retries int // attempts that failed
@@ -51,7 +52,9 @@ type flight struct {
 
 func newFlight(r *workload.Request) flight {
 	return flight{
-		req: r, prefill: -1, decode: -1, movement: movement{issued: nothing, sent: nothing}, started: nothing,
+		req:     r,
+		shown:   scheduler.Request{PromptTokens: r.PromptTokens, OutputTokens: r.OutputTokens, Blocks: r.Blocks, TieBreak: r.TieBreak},
+		prefill: -1, decode: -1, movement: movement{issued: nothing, sent: nothing}, started: nothing,
 		prefilled: nothing, transferDone: nothing, admitted: nothing, firstToken: nothing, finished: nothing,
 	}
 }

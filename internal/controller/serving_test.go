@@ -541,7 +541,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestARequestIsHeldForItsOwnSizeAndNotForAnothers(t *testing.T) {
 	t.Parallel()
 	c, _ := bench{memory: 10 << 20, step: time.Millisecond, requests: []workload.Request{request(0, 0, 600, 5), request(1, 0, 600, 5)}}.start(t)
-	c.scratch = scheduler.Request{PromptTokens: 1 << 30}
+	c.flights[1].shown.PromptTokens = 1 << 30
 	f := &c.flights[0]
 	c.hold(f)
 	assert.Equal(t, stageHeld, f.stage)
