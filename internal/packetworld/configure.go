@@ -80,13 +80,11 @@ func Configure(ctx context.Context, l *lab.Lab, c *trials.Cluster) (*Agents, err
 	})
 }
 
-// role is what a node's agent is configured as.
+// role is what a node's agent is configured as. Only instances and background hosts have agents.
 func (all *Agents) role(n *fabric.Node) control.Role {
 	switch {
 	case n.Kind == fabric.KindBackground:
 		return control.Role_ROLE_BACKGROUND
-	case n.Kind != fabric.KindInstance:
-		return control.Role_ROLE_UNSPECIFIED
 	case all.cluster.Flows():
 		return control.Role_ROLE_ENDPOINT
 	case n.Role == fabric.RolePrefill:
@@ -94,7 +92,7 @@ func (all *Agents) role(n *fabric.Node) control.Role {
 	case n.Role == fabric.RoleDecode:
 		return control.Role_ROLE_DECODE
 	}
-	return control.Role_ROLE_UNSPECIFIED
+	return control.Role_ROLE_UNSPECIFIED // an idle instance
 }
 
 // makeConfigs finds the source ports of every agent and writes its configuration.
