@@ -51,7 +51,8 @@ func (w *World) Calibrate(ctx context.Context) error {
 		near = true
 		for i, r := range got {
 			if r.Status != results.Completed {
-				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s", r.Prefill, r.Decode, probes[i].Tier, r.Reason))
+				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s",
+					r.Prefill, r.Decode, probes[i].Tier, r.Reason))
 				return nil
 			}
 			pct := 100 * (r.TransferMS/ideal[i].TransferMS - 1)
@@ -141,7 +142,7 @@ func (w *World) measure(ctx context.Context, probes []controller.FlowSpec) ([]re
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := w.agents.open(ctx, endpoints(w.cluster))
+	sessions, err := w.agents.open(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -163,11 +163,23 @@ func (all *Agents) each(ctx context.Context, do func(context.Context, *lab.Agent
 }
 
 func (all *Agents) config(a *lab.Agent, flows []*control.BackgroundFlow) (*control.ConfigureRequest, error) {
-	n := &all.cluster.Plan.Nodes[a.ID]
-	s := all.cluster.Scenario
+	n, s, scale := &all.cluster.Plan.Nodes[a.ID], all.cluster.Scenario, all.cluster.Plan.Scale.Time
+	e, t := s.Engine, s.Transfer
 	req := &control.ConfigureRequest{
-		Role: all.role(n), Node: n.Name, DataPort: dataPort, TimeScale: all.cluster.Plan.Scale.Time,
-		Engine: engineConfig(s), Transfer: transferConfig(s, all.cluster.Plan.Scale.Time), Background: flows,
+		Role: all.role(n), Node: n.Name, DataPort: dataPort, TimeScale: scale, Background: flows,
+		Engine: &control.EngineConfig{
+			PrefillMode: e.Prefill.Mode, PrefillBasePaperNs: int64(e.Prefill.Base),
+			PrefillPerTokenPaperNs: e.Prefill.PerTokenNs, PrefillPerTokenSquaredPaperNs: e.Prefill.PerTokenSquaredNs,
+			MaxBatch: int32(e.Decode.MaxBatch), MemoryPaperBytes: int64(e.Decode.Memory),
+			KvBytesPerTokenPaper: int64(s.Model.KVBytesPerToken()), BlockTokens: int32(e.BlockTokens),
+			DecodeBasePaperNs: int64(e.Decode.Base), DecodePerSequencePaperNs: int64(e.Decode.PerSequence),
+			DecodePerContextTokenPaperNs: e.Decode.PerContextTokenNs,
+		},
+		Transfer: &control.TransferConfig{
+			ChunkBytes: int32(t.Chunk), Dscp: int32(t.DSCP), CongestionControl: t.CongestionControl,
+			Integrity: t.Integrity, Pull: t.Mode == scenarios.ModePull, Fresh: t.Paths == scenarios.PathsFresh,
+			SetupPaperNs: int64(t.Setup), TimeoutNs: int64(float64(t.Timeout) * scale),
+		},
 	}
 	if req.Role == control.Role_ROLE_BACKGROUND { // its acknowledgements are background as well
 		req.Transfer.Dscp = int32(s.Background.DSCP)
@@ -205,7 +217,8 @@ func (all *Agents) peer(from, to *fabric.Node) (*control.Peer, error) {
 	peer := &control.Peer{Node: to.Name, DataPort: dataPort}
 	for nic, addr := range to.Addrs {
 		peer.Addresses = append(peer.Addresses, addr.String())
-		table, err := all.lab.Fabric.PathPorts(kernel.Flow{Src: from.ID, Dst: to.ID, SrcNIC: nic, DstNIC: nic, SrcPort: firstSourcePort, DstPort: dataPort}, all.portsWanted())
+		first := kernel.Flow{Src: from.ID, Dst: to.ID, SrcNIC: nic, DstNIC: nic, SrcPort: firstSourcePort, DstPort: dataPort}
+		table, err := all.lab.Fabric.PathPorts(first, all.portsWanted())
 		if err != nil {
 			return nil, fmt.Errorf("source ports from %s to %s: %w", from.Name, to.Name, err)
 		}
@@ -230,27 +243,6 @@ func (all *Agents) portsWanted() int {
 	}
 	paths := pairs * all.cluster.Plan.PathCount(3) * all.cluster.Scenario.Topology.NICsPerInstance
 	return max(2*all.cluster.Scenario.Transfer.Streams, min(portsPerPath, portLookups/max(1, paths)))
-}
-
-func engineConfig(s *scenarios.Scenario) *control.EngineConfig {
-	e := s.Engine
-	return &control.EngineConfig{
-		PrefillMode: e.Prefill.Mode, PrefillBasePaperNs: int64(e.Prefill.Base),
-		PrefillPerTokenPaperNs: e.Prefill.PerTokenNs, PrefillPerTokenSquaredPaperNs: e.Prefill.PerTokenSquaredNs,
-		MaxBatch: int32(e.Decode.MaxBatch), MemoryPaperBytes: int64(e.Decode.Memory),
-		KvBytesPerTokenPaper: int64(s.Model.KVBytesPerToken()), BlockTokens: int32(e.BlockTokens),
-		DecodeBasePaperNs: int64(e.Decode.Base), DecodePerSequencePaperNs: int64(e.Decode.PerSequence),
-		DecodePerContextTokenPaperNs: e.Decode.PerContextTokenNs,
-	}
-}
-
-func transferConfig(s *scenarios.Scenario, timeScale float64) *control.TransferConfig {
-	t := s.Transfer
-	return &control.TransferConfig{
-		ChunkBytes: int32(t.Chunk), Dscp: int32(t.DSCP), CongestionControl: t.CongestionControl,
-		Integrity: t.Integrity, Pull: t.Mode == scenarios.ModePull, Fresh: t.Paths == scenarios.PathsFresh,
-		SetupPaperNs: int64(t.Setup), TimeoutNs: int64(float64(t.Timeout) * timeScale / float64(time.Nanosecond)),
-	}
 }
 
 // backgroundFlows spreads other tenants' traffic over the fabric: Each rack's background
@@ -314,27 +306,15 @@ type sessions struct {
 	background []Session
 }
 
-// indices are the instances of a trial, in order.
-type indices struct{ prefill, decode []fabric.NodeID }
-
-// instances are those of the cluster's own trials.
-func instances(c *trials.Cluster) indices {
-	if c.Flows() {
-		return endpoints(c)
+// open starts a session with every agent. The instances of the trial are those of the cluster's
+// roles, or all of them as ends of explicit transfers. Paper time begins far enough in the future
+// to reach every agent before it.
+func (all *Agents) open(ctx context.Context, endpoints bool) (_ *sessions, err error) {
+	agents, prefill, decode := all.lab.Agents, all.cluster.Plan.Prefill, all.cluster.Plan.Decode
+	if endpoints {
+		prefill = trials.Endpoints(all.cluster.Plan)
+		decode = prefill
 	}
-	return indices{c.Plan.Prefill, c.Plan.Decode}
-}
-
-// endpoints are all instances, as ends of explicit transfers.
-func endpoints(c *trials.Cluster) indices {
-	all := trials.Endpoints(c.Plan)
-	return indices{all, all}
-}
-
-// open starts a session with every agent. Paper time begins far enough in the future to reach
-// every one of them before it.
-func (all *Agents) open(ctx context.Context, in indices) (_ *sessions, err error) {
-	agents := all.lab.Agents
 	s := &sessions{epoch: kvagent.Monotonic() + int64(100*time.Millisecond) + int64(len(agents))*int64(2*time.Millisecond)}
 	defer func() {
 		if err != nil {
@@ -350,7 +330,7 @@ func (all *Agents) open(ctx context.Context, in indices) (_ *sessions, err error
 			return s, fmt.Errorf("open a session with agent %s: %w", a.Node, err)
 		}
 		s.members = append(s.members, Member{
-			Node: a.Node, Prefill: slices.Index(in.prefill, a.ID), Decode: slices.Index(in.decode, a.ID), Session: session,
+			Node: a.Node, Prefill: slices.Index(prefill, a.ID), Decode: slices.Index(decode, a.ID), Session: session,
 		})
 		if all.cluster.Plan.Nodes[a.ID].Kind == fabric.KindBackground {
 			s.background = append(s.background, session)

@@ -302,10 +302,8 @@ func toEvent(m *Member, e *control.Event) (ev controller.Event, ok bool) {
 	case *control.Event_Cache:
 		ev.Kind, ev.FreeBytes = controller.CacheChanged, x.Cache.GetFreePaperBytes()
 		ev.Stored, ev.Evicted = x.Cache.GetStored(), x.Cache.GetEvicted()
-	default:
-		return ev, false
 	}
-	return ev, true
+	return ev, ev.Kind != 0
 }
 
 func reports(in []*control.StreamReport) []controller.StreamReport {
