@@ -104,22 +104,22 @@ func (b *background) run(ctx context.Context, f backgroundFlow) error {
 		return err
 	}
 	payload, unit := make([]byte, segments*payloadBytes), segments*frameBytes
-	p.sentUntil = monotonic()
+	p.sentUntil = Monotonic()
 	for {
-		for periods != nil && monotonic() >= periods.onTill {
+		for periods != nil && Monotonic() >= periods.onTill {
 			if err := b.alarms.sleepUntil(ctx, periods.next()); err != nil {
 				return err
 			}
-			p.sentUntil = monotonic()
+			p.sentUntil = Monotonic()
 		}
-		for range p.take(monotonic(), unit) {
+		for range p.take(Monotonic(), unit) {
 			n, err := c.Write(payload)
 			b.plane.count.backgroundOut.Add(int64(n))
 			if err != nil && (!udp || !errors.Is(err, syscall.ENOBUFS)) {
 				return err
 			}
 		}
-		if err := b.alarms.sleepUntil(ctx, p.next(monotonic(), unit)); err != nil {
+		if err := b.alarms.sleepUntil(ctx, p.next(Monotonic(), unit)); err != nil {
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ type onOff struct {
 func newOnOff(f backgroundFlow, scale float64) *onOff {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d", f.to, f.GetSourcePort()) // a hash write never fails
-	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), scale: scale, onTill: monotonic()}
+	o := &onOff{rng: rand.New(rand.NewPCG(h.Sum64(), 1)), scale: scale, onTill: Monotonic()}
 	if o.rng.Uint64()&1 == 0 { // half of the sources begin with silence
 		o.onTill += o.period()
 	}

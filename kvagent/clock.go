@@ -17,7 +17,7 @@ type paperClock struct {
 }
 
 // now is the paper time of this instant, at least 0: nothing happens before the trial.
-func (c paperClock) now() time.Duration { return c.paper(monotonic()) }
+func (c paperClock) now() time.Duration { return c.paper(Monotonic()) }
 
 func (c paperClock) paper(mono int64) time.Duration {
 	return time.Duration(math.Round(float64(max(mono-c.epoch, 0)) / c.scale))
@@ -78,7 +78,7 @@ func (a *alarms) run() {
 func (a *alarms) fire() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now, due := monotonic(), 0
+	now, due := Monotonic(), 0
 	for ; due < len(a.queue) && a.queue[due].at <= now; due++ {
 		a.lateness.Store(max(a.lateness.Load(), now-a.queue[due].at))
 		a.queue[due].ch <- struct{}{} // never blocks: one place, one value
@@ -118,7 +118,7 @@ func (a *alarms) stop(al *alarm) {
 
 // sleepUntil waits for a monotonic time or for ctx, whose error it returns.
 func (a *alarms) sleepUntil(ctx context.Context, mono int64) error {
-	if mono <= monotonic() {
+	if mono <= Monotonic() {
 		return ctx.Err()
 	}
 	al := a.at(mono)
@@ -140,13 +140,13 @@ func TimerLateness(ctx context.Context, count int, every time.Duration) ([]time.
 	}
 	defer a.close()
 	late := make([]time.Duration, 0, count)
-	next := monotonic()
+	next := Monotonic()
 	for range count {
 		next += int64(every)
 		if a.sleepUntil(ctx, next) != nil {
 			return late, ctx.Err()
 		}
-		now := monotonic()
+		now := Monotonic()
 		late = append(late, time.Duration(now-next))
 		next = max(next, now) // a late one does not make the others late
 	}

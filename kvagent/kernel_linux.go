@@ -211,9 +211,9 @@ func WakeAt(rc syscall.RawConn, bytes int) error {
 	return nil
 }
 
-// monotonic is the host's CLOCK_MONOTONIC in nanoseconds, the time base of the control protocol: the same in every
+// Monotonic is the host's CLOCK_MONOTONIC in nanoseconds, the time base of the control protocol: the same in every
 // process and network namespace.
-func monotonic() int64 {
+func Monotonic() int64 {
 	var ts unix.Timespec
 	// It fails only for an unknown clock; this one exists since Linux 2.6.
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)

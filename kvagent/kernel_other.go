@@ -31,8 +31,8 @@ func WakeAt(syscall.RawConn, int) error { return errNotLinux }
 
 var started = time.Now()
 
-// monotonic is nanoseconds since the process started: outside Linux there is no other process to share a clock with.
-func monotonic() int64 { return int64(time.Since(started)) }
+// Monotonic is nanoseconds since the process started: outside Linux there is no other process to share a clock with.
+func Monotonic() int64 { return int64(time.Since(started)) }
 
 type kernelTimer struct{}
 

@@ -44,7 +44,7 @@ type rig struct {
 
 func newRig(t testing.TB) *rig {
 	n := subnets.Add(1)
-	return &rig{t: t, net: [2]byte{byte(1 + (os.Getpid()+int(n/250))%250), byte(n % 250)}, epoch: monotonic()}
+	return &rig{t: t, net: [2]byte{byte(1 + (os.Getpid()+int(n/250))%250), byte(n % 250)}, epoch: Monotonic()}
 }
 
 func (r *rig) addr() string {

@@ -95,7 +95,7 @@ func (t *trial) timeout(r engine.Release) time.Duration {
 	if r.Pieces <= 0 {
 		return t.cfg.timeout
 	}
-	return t.cfg.timeout + max(0, time.Duration(t.clock.real(r.To)-monotonic()))
+	return t.cfg.timeout + max(0, time.Duration(t.clock.real(r.To)-Monotonic()))
 }
 
 func (s *sender) run(ctx context.Context, cancel context.CancelCauseFunc, o *outbound) {

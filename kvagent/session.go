@@ -78,7 +78,7 @@ func (s *session) start(ctx context.Context, epoch int64) error {
 // checkLateness always keeps one alarm pending; its lateness is measured like that of other alarms.
 func (s *session) checkLateness() {
 	defer close(s.checksEnded)
-	for s.alarms.sleepUntil(s.ctx, monotonic()+int64(checkPeriod)) == nil {
+	for s.alarms.sleepUntil(s.ctx, Monotonic()+int64(checkPeriod)) == nil {
 		// waking is enough
 	}
 }

@@ -155,7 +155,7 @@ func TestPoolOutlivesTrials(t *testing.T) {
 	for range 2 {
 		require.NoError(t, a.ses.Close())
 		require.NoError(t, b.ses.Close())
-		r.epoch = monotonic()
+		r.epoch = Monotonic()
 		r.run(b, a)
 		assert.EqualValues(t, 4, a.status().GetConnections())
 		b.expect(1, a, bytesOn(0, 10)) // the same request number again
@@ -360,7 +360,7 @@ func TestPullWaitsForTheReceiver(t *testing.T) {
 	a.send(1, b, bytesOn(0, 100_000))
 	until(t, "offered", func() bool { return b.status().GetTransfersIn() == 1 })
 	assert.Zero(t, a.status().GetBytesOut(), "no payload without a read")
-	before := monotonic() - r.epoch
+	before := Monotonic() - r.epoch
 	b.expect(1, a, bytesOn(0, 100_000))
 	e := b.done()
 	assert.GreaterOrEqual(t, e.GetTransferDone().GetStreams()[0].GetFirstPaperNs(), before)
@@ -370,7 +370,7 @@ func TestPullWaitsForTheReceiver(t *testing.T) {
 func TestReleaseScheduleBoundsCompletionFromBelow(t *testing.T) {
 	t.Parallel()
 	r, a, b := pair(t, func(c *control.ConfigureRequest) { c.TimeScale = 0.5 })
-	from := time.Duration(2 * (monotonic() - r.epoch)) // paper
+	from := time.Duration(2 * (Monotonic() - r.epoch)) // paper
 	to := from + 400*time.Millisecond
 	cmd := func(receive bool) *control.Transfer {
 		return &control.Transfer{
@@ -393,7 +393,7 @@ func TestReleaseScheduleBoundsCompletionFromBelow(t *testing.T) {
 func TestSetupDelaysTheFirstByte(t *testing.T) {
 	t.Parallel()
 	r, a, b := pair(t, func(c *control.ConfigureRequest) { c.Transfer.SetupPaperNs = int64(50 * time.Millisecond) })
-	before := monotonic() - r.epoch
+	before := Monotonic() - r.epoch
 	b.expect(1, a, bytesOn(0, 10))
 	a.send(1, b, bytesOn(0, 10))
 	assert.GreaterOrEqual(t, b.done().GetAtPaperNs(), before+int64(50*time.Millisecond))

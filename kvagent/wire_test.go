@@ -184,11 +184,11 @@ func TestAlarmsFireInOrderAndOnTime(t *testing.T) {
 	a, err := newAlarms()
 	require.NoError(t, err)
 	defer a.close()
-	now := monotonic()
+	now := Monotonic()
 	late, soon, past := a.at(now+int64(time.Hour)), a.at(now+20*ms), a.at(now-1)
 	<-past.ch
 	<-soon.ch
-	assert.GreaterOrEqual(t, monotonic(), now+20*ms)
+	assert.GreaterOrEqual(t, Monotonic(), now+20*ms)
 	a.stop(late)
 	a.stop(soon)
 	assert.Empty(t, a.queue)

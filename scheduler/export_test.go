@@ -2,9 +2,9 @@ package scheduler
 
 // VisitAll runs the common form of the policies with a cost that only counts.
 func VisitAll(s *State, r *Request, visit func(d int)) {
-	p := byCost{cost: func(_ *State, _ *Request, d, _ int) float64 {
+	p := policy{pick: cheapest(func(_ *State, _ *Request, d, _ int) float64 {
 		visit(d)
 		return 0
-	}}
+	})}
 	p.Pick(r, s)
 }

@@ -4,20 +4,19 @@ import "math/bits"
 
 // index knows which decode instances hold which prefix blocks.
 //
-// Blocks live in a flat open-addressing table (linear probing, deletion by
-// shifting back, at most half full). Each has a row of bits, one per decode
-// instance. A prompt is matched in one walk: the set of instances that hold
-// all blocks so far is intersected with the next block's row. When an instance
-// leaves the set, its exact match length is known. The walk costs one probe per
-// block and one visit per instance, and allocates nothing.
+// Blocks live in a flat open-addressing table (linear probing, deletion by shifting back, at most
+// half full). Each has a row of bits, one per decode instance. A prompt is matched in one walk: the
+// set of instances that hold all blocks so far is intersected with the next block's row. When an
+// instance leaves the set, its exact match length is known. The walk costs one probe per block and
+// one visit per instance, and allocates nothing.
 type index struct {
 	words int // of a row
 	keys  []uint64
-	rows  []uint32 // row number + 1 beside each key; 0: the slot is empty
+	rows  []uint32 // row number beside each key; 0: the slot is empty
 	shift uint     // 64 - log2(len(keys))
 	used  int
-	bits  []uint64 // rows of words
-	count []int32  // holders of each row
+	bits  []uint64 // rows of words; row 0 is empty
+	count []int32  // holders of each row, from row 1
 	spare []uint32 // rows to use again
 
 	alive []uint64 // scratch: instances still matching
@@ -28,7 +27,7 @@ const firstSlots = 1 << 10
 
 func newIndex(decodes int) *index {
 	words := (decodes + 63) / 64
-	x := &index{words: words, alive: make([]uint64, words), live: make([]int32, words)}
+	x := &index{words: words, bits: make([]uint64, words), alive: make([]uint64, words), live: make([]int32, words)}
 	x.resize(firstSlots)
 	return x
 }
@@ -45,8 +44,7 @@ func (x *index) resize(slots int) {
 	}
 }
 
-// home spreads keys over the table, sequential ids as well as
-// hashes (the finalizer of splitmix64).
+// home spreads keys over the table, sequential ids as well as hashes (the finalizer of splitmix64).
 func (x *index) home(key uint64) int {
 	key ^= key >> 30
 	key *= 0xbf58476d1ce4e5b9
@@ -67,10 +65,10 @@ func (x *index) find(key uint64) int {
 }
 
 // row returns the bits of a row.
-func (x *index) row(n uint32) []uint64 {
-	at := int(n-1) * x.words
-	return x.bits[at : at+x.words]
-}
+func (x *index) row(n uint32) []uint64 { return x.bits[int(n)*x.words:][:x.words] }
+
+// holds reports whether a decode instance is in a row.
+func (x *index) holds(n uint32, decode int) bool { return x.row(n)[decode/64]>>(decode%64)&1 != 0 }
 
 // add records that a decode instance holds the block. A second call changes nothing.
 func (x *index) add(decode int, key uint64) {
@@ -83,10 +81,8 @@ func (x *index) add(decode int, key uint64) {
 		x.keys[i], x.rows[i] = key, x.newRow()
 		x.used++
 	}
-	n := x.rows[i]
-	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
-	if *word&bit == 0 {
-		*word |= bit
+	if n := x.rows[i]; !x.holds(n, decode) {
+		x.row(n)[decode/64] |= 1 << (decode % 64)
 		x.count[n-1]++
 	}
 }
@@ -97,36 +93,24 @@ func (x *index) newRow() uint32 {
 		x.spare = x.spare[:last]
 		return n
 	}
-	for range x.words {
-		x.bits = append(x.bits, 0)
-	}
+	x.bits = append(x.bits, make([]uint64, x.words)...)
 	x.count = append(x.count, 0)
 	return uint32(len(x.count))
 }
 
 // remove records that a decode instance no longer holds the block. It ignores a block that it did not hold.
 func (x *index) remove(decode int, key uint64) {
-	if i := x.find(key); x.rows[i] != 0 {
-		x.clear(decode, i)
-	}
-}
-
-// clear removes the instance's bit from the slot. It removes the slot, and returns true, when no instance is left.
-func (x *index) clear(decode, i int) bool {
+	i := x.find(key)
 	n := x.rows[i]
-	word, bit := &x.row(n)[decode/64], uint64(1)<<(decode%64)
-	if *word&bit == 0 {
-		return false
+	if !x.holds(n, decode) {
+		return
 	}
-	*word &^= bit
-	x.count[n-1]--
-	if x.count[n-1] > 0 {
-		return false
+	x.row(n)[decode/64] &^= 1 << (decode % 64)
+	if x.count[n-1]--; x.count[n-1] == 0 { // no instance is left
+		x.spare = append(x.spare, n)
+		x.used--
+		x.vacate(i)
 	}
-	x.spare = append(x.spare, n)
-	x.used--
-	x.vacate(i)
-	return true
 }
 
 // vacate empties a slot and shifts back the keys that had to pass it.
@@ -150,7 +134,7 @@ func (x *index) vacate(i int) {
 func (x *index) forget(decode int) {
 	var held []uint64
 	for i, n := range x.rows {
-		if n != 0 && x.row(n)[decode/64]&(1<<(decode%64)) != 0 {
+		if x.holds(n, decode) {
 			held = append(held, x.keys[i])
 		}
 	}
@@ -161,24 +145,18 @@ func (x *index) forget(decode int) {
 
 // match writes to depth[d] how many leading blocks each decode instance d holds.
 func (x *index) match(blocks []uint64, depth []int32) {
-	decodes := len(depth)
-	if len(blocks) == 0 {
-		clear(depth)
-		return
-	}
 	live := x.live[:0]
 	for w := range x.words {
 		x.alive[w] = ^uint64(0)
 		live = append(live, int32(w))
 	}
-	if rest := decodes % 64; rest != 0 {
+	if rest := len(depth) % 64; rest != 0 {
 		x.alive[x.words-1] = 1<<rest - 1
 	}
-	for i, key := range blocks {
-		n := x.rows[x.find(key)]
-		if n == 0 {
-			x.drop(live, int32(i), depth)
-			return
+	for i := 0; len(live) > 0; i++ {
+		n := uint32(0) // after the prompt nobody matches
+		if i < len(blocks) {
+			n = x.rows[x.find(blocks[i])]
 		}
 		row := x.row(n)
 		kept := live[:0]
@@ -193,27 +171,14 @@ func (x *index) match(blocks []uint64, depth []int32) {
 				kept = append(kept, w)
 			}
 		}
-		if live = kept; len(live) == 0 {
-			return
-		}
-	}
-	x.drop(live, int32(len(blocks)), depth)
-}
-
-// drop records the match length of all instances that still match.
-func (x *index) drop(live []int32, length int32, depth []int32) {
-	for _, w := range live {
-		for set := x.alive[w]; set != 0; set &= set - 1 {
-			depth[int(w)*64+bits.TrailingZeros64(set)] = length
-		}
+		live = kept
 	}
 }
 
 // depth returns how many leading blocks one decode instance holds.
 func (x *index) depth(decode int, blocks []uint64) int {
 	for i, key := range blocks {
-		n := x.rows[x.find(key)]
-		if n == 0 || x.row(n)[decode/64]&(1<<(decode%64)) == 0 {
+		if !x.holds(x.rows[x.find(key)], decode) {
 			return i
 		}
 	}

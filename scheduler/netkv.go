@@ -1,7 +1,7 @@
 package scheduler
 
-// Awareness is how much of the network the NetKV cost uses: the steps of the
-// notes' ablation (section 5, Table IV).
+// Awareness is how much of the network the NetKV cost uses: the steps of the notes' ablation
+// (section 5, Table IV).
 type Awareness uint8
 
 // The steps, each with those before it.
@@ -29,14 +29,13 @@ type Terms struct {
 // Cost is C(d) in seconds (line 10, Eq. 5).
 func (t Terms) Cost() float64 { return t.Transfer + t.Queue + t.Decode }
 
-// Estimate returns the terms for one candidate, to explain a decision.
-// It does not check feasibility. False: an index or the request is out of range.
+// Estimate returns the terms for one candidate, to explain a decision. It does not check
+// feasibility. False: an index or the request is out of range.
 func (s *State) Estimate(r *Request, decode int, a Awareness) (Terms, bool) {
-	if !s.hasDecode(decode) || !s.inRange(r) {
+	if !s.has(decode) || !s.o.inRange(r) {
 		return Terms{}, false
 	}
-	hit := s.HitTokens(r, decode)
-	tier := s.tier(r.Prefill, decode)
+	hit, tier := s.HitTokens(r, decode), s.o.tier(r.Prefill, decode)
 	b := s.bandwidth(r.Prefill, tier, a)
 	t := Terms{Tier: tier, HitTokens: hit, PayloadBytes: int64(r.PromptTokens-hit) * s.o.KVBytesPerToken, BytesPerSecond: b}
 	t.Transfer, t.Queue, t.Decode = s.terms(r, decode, hit, b, s.o.Oracle.Latency[tier].Seconds())
@@ -55,39 +54,23 @@ func (s *State) bandwidth(prefill, tier int, a Awareness) float64 {
 	return b
 }
 
-// terms are lines 7 to 9. The payload is integer arithmetic of the same
-// s_r (1 - lambda/l), so that a full hit is exactly 0.
+// terms are lines 7 to 9. The payload is integer arithmetic of the same s_r (1 - lambda/l), so that
+// a full hit is exactly 0.
 func (s *State) terms(r *Request, d, hit int, bandwidth, latency float64) (transfer, queue, decode float64) {
 	l := &s.loads[d]
 	transfer = float64(int64(r.PromptTokens-hit)*s.o.KVBytesPerToken)/bandwidth + latency
 	if over := l.queued - (s.o.MaxBatch - l.batch); over > 0 {
-		queue = float64(over) * s.iteration(l.batch, l.context)
+		queue = float64(over) * s.o.iteration(l.batch, l.context)
 	}
-	decode = s.iteration(l.batch+1, l.context+int64(r.PromptTokens))
+	decode = s.o.iteration(l.batch+1, l.context+int64(r.PromptTokens))
 	return transfer, queue, decode
 }
 
-// iteration is t_iter in seconds.
-func (s *State) iteration(batch int, context int64) float64 {
-	ns := float64(s.o.DecodeBase) + float64(s.o.DecodePerSequence)*float64(batch) + s.o.DecodePerContextTokenNs*float64(context)
-	return ns / 1e9
-}
-
-// netkv is Algorithm 1 of the notes, or a step of its ablation.
-type netkv struct {
-	name string
-	a    Awareness
-}
-
-func (p *netkv) Name() string { return p.name }
-
-func (p *netkv) Pick(r *Request, s *State) (Decision, bool) {
-	if !s.open(r) {
-		return Decision{}, false
-	}
+// pick is Algorithm 1 of the notes, or a step of its ablation.
+func (a Awareness) pick(r *Request, s *State) (Decision, bool) {
 	var bandwidth, latency [Tiers]float64 // the parts that depend on the tier alone
 	for t := range Tiers {
-		bandwidth[t] = s.bandwidth(r.Prefill, t, p.a)
+		bandwidth[t] = s.bandwidth(r.Prefill, t, a)
 		latency[t] = s.o.Oracle.Latency[t].Seconds()
 	}
 	tiers := s.o.Oracle.Tier[r.Prefill*s.o.Decodes:][:s.o.Decodes]

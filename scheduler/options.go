@@ -9,8 +9,7 @@ import (
 // maxInstances bounds each pool, so that indices fit in 32 bits.
 const maxInstances = 1 << 20
 
-// Options describe the cluster that a State mirrors. Times and bytes are those
-// of the modelled cluster.
+// Options describe the cluster that a State mirrors. Times and bytes are those of the modelled cluster.
 type Options struct {
 	// Prefills and Decodes are the sizes of the pools, 1 to 2^20 each.
 	Prefills, Decodes int
@@ -26,17 +25,16 @@ type Options struct {
 	MemoryBytes int64
 	// DecodeBase and DecodePerSequence, 0 to an hour each, give t_iter(b) = base + perSequence x b.
 	DecodeBase, DecodePerSequence time.Duration
-	// DecodePerContextTokenNs, finite and 0 or more, adds the reading of the
-	// context to t_iter: nanoseconds per prompt token in the batch. 0 is the paper's t_iter(b).
+	// DecodePerContextTokenNs, finite and 0 or more, adds the reading of the context to t_iter:
+	// nanoseconds per prompt token in the batch. 0 is the paper's t_iter(b).
 	DecodePerContextTokenNs float64
 	// InFlightCap bounds n in Eq. 4, 1 or more. The paper's default is 16.
 	InFlightCap int
-	// Separation means that congestion excludes the cluster's own KV traffic
-	// (separated by DSCP class). Otherwise congestion contains all traffic; then false
-	// makes n = 0 in every cost, as the notes' section 7 asks.
+	// Separation means that congestion excludes the cluster's own KV traffic (separated by DSCP
+	// class). Otherwise congestion contains all traffic; then false makes n = 0 in every cost, as
+	// the notes' section 7 asks.
 	Separation bool
-	// Oracle has the static maps and the first congestion values. NewState
-	// copies it.
+	// Oracle has the static maps and the first congestion values. NewState copies it.
 	Oracle Oracle
 }
 
@@ -92,3 +90,37 @@ func (o *Oracle) validate(prefills, decodes int) error {
 }
 
 func nonNegative(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
+
+func (o *Options) hasPrefill(p int) bool { return p >= 0 && p < o.Prefills }
+
+// maxTokens bounds the prompt and the output of a request, so no product of tokens and bytes wraps.
+const maxTokens = math.MaxInt32 / 2
+
+func (o *Options) inRange(r *Request) bool {
+	return o.hasPrefill(r.Prefill) && r.PromptTokens >= 1 && r.PromptTokens <= maxTokens && r.OutputTokens <= maxTokens
+}
+
+func (o *Options) tier(prefill, decode int) int { return int(o.Oracle.Tier[prefill*o.Decodes+decode]) }
+
+// tokens is how many tokens of a prompt are in a number of its leading blocks.
+func (o *Options) tokens(r *Request, blocks int) int {
+	return min(r.PromptTokens, blocks*o.BlockTokens)
+}
+
+// need is the memory that a request takes: s_eff, and the KV cache of its output.
+func (o *Options) need(r *Request, hitTokens int) int64 {
+	return int64(max(r.PromptTokens-hitTokens, 0)+max(r.OutputTokens, 0)) * o.KVBytesPerToken
+}
+
+// blocks returns ceil(tokens / BlockTokens).
+func (o *Options) blocks(tokens int) int64 {
+	return (int64(max(tokens, 0)) + int64(o.BlockTokens) - 1) / int64(o.BlockTokens)
+}
+
+func (o *Options) blockBytes() int64 { return int64(o.BlockTokens) * o.KVBytesPerToken }
+
+// iteration is t_iter in seconds.
+func (o *Options) iteration(batch int, context int64) float64 {
+	ns := float64(o.DecodeBase) + float64(o.DecodePerSequence)*float64(batch) + o.DecodePerContextTokenNs*float64(context)
+	return ns / 1e9
+}

@@ -57,27 +57,18 @@ func (c *Config) check() error {
 		return fmt.Errorf("controller: needs a policy and its state")
 	case c.Streams < 1 || c.NICs < 1:
 		return fmt.Errorf("controller: streams and NICs must be at least 1, got %d and %d", c.Streams, c.NICs)
-	case c.KVBytesPerToken < 1:
-		return fmt.Errorf("controller: KV bytes per token must be at least 1, got %d", c.KVBytesPerToken)
 	case !(c.RateScale > 0) || math.IsInf(c.RateScale, 0):
 		return fmt.Errorf("controller: rate scale must be positive, got %g", c.RateScale)
-	case c.Paths == nil:
-		return fmt.Errorf("controller: needs the number of paths of each pair")
-	}
-	if err := checkTenants(c.Tenants); err != nil {
-		return err
 	}
 	for i, r := range c.Requests {
-		if r.ID != i {
+		switch {
+		case r.ID != i:
 			return fmt.Errorf("controller: request %d has id %d; requests must be numbered in arrival order", i, r.ID)
-		}
-		if i > 0 && r.Arrival < c.Requests[i-1].Arrival {
+		case i > 0 && r.Arrival < c.Requests[i-1].Arrival:
 			return fmt.Errorf("controller: request %d arrives before request %d", i, i-1)
-		}
-		if r.Tenant < 0 || r.Tenant >= len(c.Tenants) {
+		case r.Tenant < 0 || r.Tenant >= len(c.Tenants):
 			return fmt.Errorf("controller: request %d is of tenant %d, and there are %d, counted from 0", i, r.Tenant, len(c.Tenants))
-		}
-		if len(r.PathDraws) < c.Streams {
+		case len(r.PathDraws) < c.Streams:
 			return fmt.Errorf("controller: request %d has %d path draws for %d streams", i, len(r.PathDraws), c.Streams)
 		}
 	}
@@ -90,21 +81,45 @@ func EmulatedBytes(paper int64, rateScale float64) int64 {
 	return int64(math.Ceil(float64(paper) / rateScale))
 }
 
+// need is the memory that the scheduler's state subtracts from an instance's free memory for a
+// reservation.
+func (c *Config) need(f *flight) int64 {
+	return int64(f.req.PromptTokens-f.decision.HitTokens+f.req.OutputTokens) * c.KVBytesPerToken
+}
+
+// transfer returns the action that moves a payload; with overlap its pieces leave as they are
+// computed.
+func (c *Config) transfer(f *flight) Action {
+	a := Action{Kind: DoTransfer, Request: f.req.ID, Attempt: f.attempt, Prefill: f.prefill, Decode: f.decode, Streams: c.streams(f)}
+	if c.OverlapPieces != nil && !f.computed {
+		a.Pieces = c.OverlapPieces(f.req.PromptTokens)
+		a.ReleaseFrom, a.ReleaseTo = f.started, f.started+c.Prefill.Model.Prefill(f.req.PromptTokens)
+	}
+	return a
+}
+
+// streams splits the payload; a full prefix hit needs no streams.
+func (c *Config) streams(f *flight) []Stream {
+	if f.emulated == 0 {
+		return nil
+	}
+	paths := uint64(max(1, c.Paths(f.prefill, f.decode)))
+	return splitStreams(f.emulated, f.payload, c.Streams, func(s int) (nic, path int) {
+		draw := f.req.PathDraws[s]
+		if c.Sticky {
+			draw = uint64(f.prefill*len(c.DecodeNames)+f.decode) + uint64(s)
+		}
+		return s % c.NICs, int(draw % paths)
+	})
+}
+
 // splitStreams splits a payload evenly into whole bytes over n connections, in both units.
 func splitStreams(emulated, paper int64, n int, slot func(stream int) (nic, path int)) []Stream {
 	out := make([]Stream, n)
 	for s := range out {
+		part := func(whole int64) int64 { return (whole + int64(n-1-s)) / int64(n) } // the first get the remainder
 		nic, path := slot(s)
-		out[s] = Stream{NIC: nic, Path: path, BytesEmulated: part(emulated, n, s), Bytes: part(paper, n, s)}
+		out[s] = Stream{NIC: nic, Path: path, BytesEmulated: part(emulated), Bytes: part(paper)}
 	}
 	return out
-}
-
-// part is the i-th of n parts of a whole; the first parts get the remainder.
-func part(whole int64, n, i int) int64 {
-	p := whole / int64(n)
-	if int64(i) < whole%int64(n) {
-		p++
-	}
-	return p
 }

@@ -110,7 +110,7 @@ func lawful(t *testing.T, c *Serving) []results.Record {
 	for i := range rows {
 		assert.NoError(t, rows[i].Check())
 	}
-	for i, own := range c.tenants {
+	for i, own := range c.decodes.tenants {
 		for d := range c.cfg.DecodeNames {
 			assert.Zero(t, own.State.Queued(d), "tenant %d: queue of decode %d", i, d)
 			assert.Zero(t, own.State.Batch(d), "tenant %d: batch of decode %d", i, d)
@@ -541,7 +541,7 @@ func TestConfigIsChecked(t *testing.T) {
 func TestARequestIsHeldForItsOwnSizeAndNotForAnothers(t *testing.T) {
 	t.Parallel()
 	c, _ := bench{memory: 10 << 20, step: time.Millisecond, requests: []workload.Request{request(0, 0, 600, 5), request(1, 0, 600, 5)}}.start(t)
-	c.scratch = scheduler.Request{PromptTokens: 1 << 30}
+	c.flights[1].shown.PromptTokens = 1 << 30
 	f := &c.flights[0]
 	c.hold(f)
 	assert.Equal(t, stageHeld, f.stage)

@@ -151,7 +151,7 @@ func TestOthersHearOfARequestWhenTheInstanceReportsIt(t *testing.T) {
 	check := func(what string, own, other view) {
 		t.Helper()
 		for i, want := range []view{own, other} {
-			s := c.tenants[i].State
+			s := c.decodes.tenants[i].State
 			assert.Equal(t, want, view{s.InFlight(3, 0), s.Queued(0), s.Batch(0), int(s.Free(0))}, "tenant %d %s", i, what)
 		}
 	}

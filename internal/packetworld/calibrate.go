@@ -23,15 +23,9 @@ const (
 	// disturb it. One round within loneNear is enough.
 	loneRounds = 5
 	loneNear   = 1.0 // percent
+	// sharing is how many transfers share a path and start together, after the lone ones.
+	sharing = 2
 )
-
-// probe is one calibration transfer.
-type probe struct {
-	spec controller.FlowSpec
-	tier int
-	// pair marks one of two transfers that share a path and start together.
-	pair bool
-}
 
 // Calibrate moves lone transfers over every tier of the empty fabric, and two over one path,
 // and compares them with the fluid model. Nothing else is on the fabric, so any difference
@@ -49,23 +43,21 @@ func (w *World) Calibrate(ctx context.Context) error {
 		return err
 	}
 	off := make([][]float64, len(probes))
-	for range loneRounds {
+	for near := false; !near && len(off[0]) < loneRounds; {
 		got, err := w.measure(ctx, probes)
 		if err != nil {
 			return err
 		}
-		near := true
-		for i := range probes {
-			if got[i].Status != results.Completed {
-				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s", got[i].Prefill, got[i].Decode, probes[i].tier, got[i].Reason))
+		near = true
+		for i, r := range got {
+			if r.Status != results.Completed {
+				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s",
+					r.Prefill, r.Decode, probes[i].Tier, r.Reason))
 				return nil
 			}
-			pct := 100 * (got[i].TransferMS/ideal[i].TransferMS - 1)
+			pct := 100 * (r.TransferMS/ideal[i].TransferMS - 1)
 			off[i] = append(off[i], pct)
-			near = near && (probes[i].pair || math.Abs(pct) <= loneNear)
-		}
-		if near {
-			break
+			near = near && (i >= len(probes)-sharing || math.Abs(pct) <= loneNear)
 		}
 	}
 	w.calibration = summary(probes, off)
@@ -73,23 +65,18 @@ func (w *World) Calibrate(ctx context.Context) error {
 }
 
 // summary takes the median of each transfer's rounds.
-func summary(probes []probe, off [][]float64) *results.Calibration {
-	c := &results.Calibration{Lone: []results.LoneTransfers{}}
-	var pair [][]float64
-	for i, p := range probes {
-		if p.pair {
-			pair = append(pair, off[i])
-			continue
-		}
-		c.Lone = append(c.Lone, results.LoneTransfers{Tier: p.tier, N: len(off[i]), OffPct: median(off[i])})
+func summary(probes []controller.FlowSpec, off [][]float64) *results.Calibration {
+	c := &results.Calibration{}
+	lone := len(probes) - sharing
+	for i, p := range probes[:lone] {
+		c.Lone = append(c.Lone, results.LoneTransfers{Tier: p.Tier, N: len(off[i]), OffPct: median(off[i])})
 	}
-	if len(pair) == 2 {
-		var first, last []float64
-		for k := range pair[0] {
-			first, last = append(first, min(pair[0][k], pair[1][k])), append(last, max(pair[0][k], pair[1][k]))
-		}
-		c.Pair = &results.PairTransfers{N: len(last), LastOffPct: median(last), FirstOffPct: median(first)}
+	var first, last []float64
+	for k, a := range off[lone] {
+		b := off[lone+1][k]
+		first, last = append(first, min(a, b)), append(last, max(a, b))
 	}
+	c.Pair = &results.PairTransfers{N: len(last), LastOffPct: median(last), FirstOffPct: median(first)}
 	return c
 }
 
@@ -97,33 +84,28 @@ func median(x []float64) float64 { return analysis.Percentile(slices.Sorted(slic
 
 // probes are one transfer per tier that a sender and a receiver can have between them, one
 // after the other, and then two at once over the highest tier.
-func (w *World) probes() []probe {
-	ids := trials.Endpoints(w.cluster.Plan)
-	index := map[fabric.NodeID]int{}
-	for i, id := range ids {
-		index[id] = i
-	}
+func (w *World) probes() (out []controller.FlowSpec) {
+	plan := w.cluster.Plan
 	var byTier [4]*[2]fabric.NodeID
-	for _, pair := range w.agents.Pairs() {
-		if t := w.cluster.Plan.Tier(pair[0], pair[1]); byTier[t] == nil {
-			byTier[t] = &pair
+	for _, agent := range w.lab.Agents {
+		for _, to := range w.agents.receivers(&plan.Nodes[agent.ID]) {
+			if t := plan.Tier(agent.ID, to); byTier[t] == nil {
+				byTier[t] = &[2]fabric.NodeID{agent.ID, to}
+			}
 		}
 	}
-	var out []probe
 	at := time.Duration(0)
-	took := time.Duration(float64(loneTime) / w.cluster.Plan.Scale.Time)
-	for tier, pair := range byTier {
-		if pair == nil {
-			continue
+	took := time.Duration(float64(loneTime) / plan.Scale.Time)
+	for _, pair := range byTier {
+		if pair != nil {
+			out = append(out, w.lone(len(out), at, took, *pair))
+			at += took + took/4
 		}
-		out = append(out, probe{tier: tier, spec: w.lone(len(out), at, took, index, tier, *pair)})
-		at += took + took/4
 	}
-	if n := len(out); n > 0 { // two at once over the path of the last one
-		last := out[n-1]
-		for range 2 {
-			p := probe{tier: last.tier, pair: true, spec: last.spec}
-			p.spec.ID, p.spec.Start = len(out), at
+	if n := len(out); n > 0 { // at once over the path of the last one
+		for range sharing {
+			p := out[n-1]
+			p.ID, p.Start = len(out), at
 			out = append(out, p)
 		}
 	}
@@ -131,44 +113,36 @@ func (w *World) probes() []probe {
 }
 
 // lone is a transfer that takes a given paper time at the rate of its narrowest link.
-func (w *World) lone(id int, at, took time.Duration, index map[fabric.NodeID]int, tier int, pair [2]fabric.NodeID) controller.FlowSpec {
-	path := w.cluster.Plan.NICPaths(pair[0], pair[1], 0, 0)[0]
+func (w *World) lone(id int, at, took time.Duration, pair [2]fabric.NodeID) controller.FlowSpec {
+	plan := w.cluster.Plan
 	rate := math.Inf(1)
-	for _, h := range path {
-		rate = min(rate, w.cluster.Plan.Links[h.Link].Rate.BytesPerSecond())
+	for _, h := range plan.NICPaths(pair[0], pair[1], 0, 0)[0] {
+		rate = min(rate, plan.Links[h.Link].Rate.BytesPerSecond())
 	}
+	ends := trials.Endpoints(plan)
 	return controller.FlowSpec{
-		ID: id, Start: at, From: index[pair[0]], To: index[pair[1]], Tier: tier,
+		ID: id, Start: at, From: slices.Index(ends, pair[0]), To: slices.Index(ends, pair[1]), Tier: plan.Tier(pair[0], pair[1]),
 		Bytes: int64(rate * took.Seconds()), Slots: []int{0},
 	}
 }
 
-// specs are the transfers of the probes.
-func specs(probes []probe) []controller.FlowSpec {
-	out := make([]controller.FlowSpec, len(probes))
-	for i := range probes {
-		out[i] = probes[i].spec
-	}
-	return out
-}
-
 // fluid runs the probes in the flow world, for their ideal times.
-func (w *World) fluid(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldFlow}, specs(probes))
+func (w *World) fluid(ctx context.Context, probes []controller.FlowSpec) ([]results.Record, error) {
+	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldFlow}, probes)
 	if err != nil {
 		return nil, err
 	}
-	err = w.Flow().RunFlows(ctx, d)
+	err = FlowBeside(w.lab, w.cluster).RunFlows(ctx, d)
 	return d.Records(), err
 }
 
 // measure moves the probes through the lab.
-func (w *World) measure(ctx context.Context, probes []probe) ([]results.Record, error) {
-	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldPacket}, specs(probes))
+func (w *World) measure(ctx context.Context, probes []controller.FlowSpec) ([]results.Record, error) {
+	d, err := w.cluster.Transfers(trials.Trial{World: results.WorldPacket}, probes)
 	if err != nil {
 		return nil, err
 	}
-	sessions, err := w.open(ctx, w.endpoints())
+	sessions, err := w.agents.open(ctx, true)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,12 @@
 package packetworld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/netkvlab/netkvlab/internal/controller"
@@ -30,12 +33,6 @@ type Member struct {
 	Session         Session
 }
 
-// Sample is what the oracle's poll found.
-type Sample struct {
-	Congestion [4]float64
-	OK         bool // false: the sample was lost
-}
-
 // Trial is one run of a driver against the agents.
 type Trial struct {
 	Driver  controller.Driver
@@ -45,8 +42,8 @@ type Trial struct {
 	TimeScale float64 // T
 	// Now reads the monotonic clock that Epoch is on; nil is the host's.
 	Now func() int64
-	// Samples delivers the oracle's samples; nil when congestion is not watched.
-	Samples <-chan Sample
+	// Samples delivers the oracle's congestion by tier; nil when congestion is not watched.
+	Samples <-chan [4]float64
 	// Background switches the background members on and off around the trial.
 	Background []Session
 	// OnBackgroundLost is called when background traffic has ended too early.
@@ -56,12 +53,6 @@ type Trial struct {
 	OnStall func(late time.Duration)
 	// OnProgress receives, from time to time, how many requests have ended.
 	OnProgress func(ended, total int)
-}
-
-// Epoch returns a start for a trial with the given number of agents: far enough in the
-// future to reach every one of them before it.
-func Epoch(agents int) int64 {
-	return monotonic() + int64(100*time.Millisecond) + int64(agents)*int64(2*time.Millisecond)
 }
 
 // message is an agent's event, or its end.
@@ -74,52 +65,40 @@ type message struct {
 // Run drives the trial to its end. A cancelled context cuts it: what has ended
 // keeps its record, the rest is incomplete, and the context's error is returned.
 func (t *Trial) Run(ctx context.Context) error {
-	if len(t.Members) == 0 {
-		return errors.New("packet trial: no agents")
-	}
 	inner, stop := context.WithCancel(ctx)
 	inbox := make(chan message, 1024)
-	done := make(chan struct{})
+	var listeners sync.WaitGroup
 	for i := range t.Members {
-		go t.listen(inner, i, inbox, done)
+		listeners.Go(func() { t.listen(inner, i, inbox) })
 	}
-	defer func() {
-		stop()
-		for range t.Members {
-			<-done
-		}
-	}()
+	defer listeners.Wait()
+	defer stop()
 	if err := t.switchBackground(true); err != nil {
 		return err
 	}
-	return t.loop(ctx, t.clock(), inbox)
+	clk := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
+	if clk.read == nil {
+		clk.read = kvagent.Monotonic
+	}
+	return t.loop(ctx, clk, inbox)
 }
 
 // listen forwards one agent's events until it stops or the trial ends.
-func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message, done chan<- struct{}) {
-	defer func() { done <- struct{}{} }()
+func (t *Trial) listen(ctx context.Context, i int, inbox chan<- message) {
 	s := t.Members[i].Session
-	for {
-		m := message{member: i}
+	for m := (message{member: i}); m.gone == nil; {
 		select {
 		case <-ctx.Done():
 			return
 		case ev, ok := <-s.Events():
-			m.ev = ev
-			if !ok {
-				m.gone = s.Err()
-				if m.gone == nil {
-					m.gone = errors.New("closed its session")
-				}
+			if m.ev = ev; !ok {
+				m.gone = cmp.Or(s.Err(), errors.New("closed its session"))
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case inbox <- m:
-		}
-		if m.gone != nil {
-			return
 		}
 	}
 }
@@ -132,14 +111,6 @@ func (t *Trial) switchBackground(on bool) error {
 		}
 	}
 	return nil
-}
-
-func (t *Trial) clock() clock {
-	c := clock{epoch: t.Epoch, scale: t.TimeScale, read: t.Now}
-	if c.read == nil {
-		c.read = monotonic
-	}
-	return c
 }
 
 func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error {
@@ -162,10 +133,8 @@ func (t *Trial) loop(ctx context.Context, clk clock, inbox <-chan message) error
 			actions = t.Driver.Wake(clk.now())
 		case m := <-inbox:
 			actions = t.handle(clk.now(), m)
-		case s := <-t.Samples:
-			if s.OK {
-				actions = t.Driver.Handle(clk.now(), controller.Event{Kind: controller.Congestion, Congestion: s.Congestion})
-			}
+		case c := <-t.Samples:
+			actions = t.Driver.Handle(clk.now(), controller.Event{Kind: controller.Congestion, Congestion: c})
 		}
 		t.carryOut(clk, actions)
 		if t.OnProgress != nil {
@@ -187,52 +156,163 @@ func (t *Trial) forgive(clk clock, due time.Duration) {
 	if late < stallAfter {
 		return
 	}
-	if d, ok := t.Driver.(interface{ Postpone(by time.Duration) }); ok {
-		// Add stallAfter for events that are still on their way.
-		d.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
-	}
+	// Add stallAfter for events that are still on their way.
+	t.Driver.Postpone(time.Duration(float64(late+stallAfter) / clk.scale))
 	if t.OnStall != nil {
 		t.OnStall(late)
 	}
 }
 
 // handle turns a message into events. An agent that is gone takes its instances with it.
-func (t *Trial) handle(now time.Duration, m message) []controller.Action {
+func (t *Trial) handle(now time.Duration, m message) (actions []controller.Action) {
 	mem := &t.Members[m.member]
-	if m.gone == nil {
-		if f := m.ev.GetFailed(); f.GetStage() == kvagent.StageBackground {
-			if t.OnBackgroundLost != nil {
-				t.OnBackgroundLost(mem.Node, f.GetReason())
-			}
-			return nil // it concerns no request, although it has a number
+	if m.gone != nil {
+		reason := fmt.Sprintf("agent %s is gone: %v", mem.Node, m.gone)
+		if mem.Prefill >= 0 {
+			ev := controller.Event{Kind: controller.PrefillDown, Prefill: mem.Prefill, At: now, Reason: reason}
+			actions = slices.Clone(t.Driver.Handle(now, ev))
 		}
-		if ev, ok := toEvent(mem, m.ev); ok {
-			return t.Driver.Handle(now, ev)
+		if mem.Decode >= 0 {
+			ev := controller.Event{Kind: controller.DecodeDown, Decode: mem.Decode, At: now, Reason: reason}
+			actions = append(actions, t.Driver.Handle(now, ev)...)
 		}
-		return nil
+		return actions
 	}
-	reason := fmt.Sprintf("agent %s is gone: %v", mem.Node, m.gone)
-	var all []controller.Action
-	if mem.Prefill >= 0 {
-		all = append(all, t.Driver.Handle(now, controller.Event{Kind: controller.PrefillDown, Prefill: mem.Prefill, At: now, Reason: reason})...)
+	if f := m.ev.GetFailed(); f.GetStage() == kvagent.StageBackground {
+		if t.OnBackgroundLost != nil {
+			t.OnBackgroundLost(mem.Node, f.GetReason())
+		}
+		return nil // it concerns no request, although it has a number
 	}
-	if mem.Decode >= 0 {
-		all = append(all, t.Driver.Handle(now, controller.Event{Kind: controller.DecodeDown, Decode: mem.Decode, At: now, Reason: reason})...)
+	if ev, ok := toEvent(mem, m.ev); ok {
+		return t.Driver.Handle(now, ev)
 	}
-	return all
+	return nil
 }
 
 // carryOut sends the actions. If a command cannot be sent, the agent is gone. The end of
 // its session reports this too; here the driver learns it at once.
 func (t *Trial) carryOut(clk clock, actions []controller.Action) {
-	queue := append([]controller.Action(nil), actions...)
-	for len(queue) > 0 {
-		a := queue[0]
-		queue = queue[1:]
-		for _, o := range t.orders(a) {
+	for queue := slices.Clone(actions); len(queue) > 0; queue = queue[1:] {
+		for _, o := range t.orders(queue[0]) {
 			if err := t.Members[o.member].Session.Send(o.cmd); err != nil {
 				queue = append(queue, t.handle(clk.now(), message{member: o.member, gone: err})...)
 			}
 		}
 	}
+}
+
+// Stopwatch is the clock that decisions are timed with.
+func Stopwatch() int64 { return kvagent.Monotonic() }
+
+// clock maps real onto paper time of one trial.
+type clock struct {
+	epoch int64   // monotonic nanoseconds at paper time 0
+	scale float64 // T
+	read  func() int64
+}
+
+func (c clock) now() time.Duration { return c.paper(c.read()) }
+
+func (c clock) paper(mono int64) time.Duration {
+	return time.Duration(float64(mono-c.epoch) / c.scale)
+}
+
+// until is how long to wait, in real time, for a paper time to come.
+func (c clock) until(at time.Duration) time.Duration {
+	return time.Duration(float64(c.epoch) + float64(at)*c.scale - float64(c.read()))
+}
+
+type order struct {
+	member int
+	cmd    *control.Command
+}
+
+// orders translates an action into commands. Both ends receive the command for a transfer:
+// the receiver must know how many bytes to expect.
+func (t *Trial) orders(a controller.Action) []order {
+	id, attempt := uint64(a.Request), uint32(a.Attempt)
+	prefill := slices.IndexFunc(t.Members, func(m Member) bool { return m.Prefill == a.Prefill })
+	decode := slices.IndexFunc(t.Members, func(m Member) bool { return m.Decode == a.Decode })
+	cancel := &control.Command{Command: &control.Command_Cancel{Cancel: &control.Cancel{Request: id, Attempt: attempt, Reason: a.Reason}}}
+	switch a.Kind {
+	case controller.DoPrefill:
+		return []order{{prefill, &control.Command{Command: &control.Command_Prefill{
+			Prefill: &control.Prefill{Request: id, Tokens: int64(a.Tokens)},
+		}}}}
+	case controller.DoReserve:
+		return []order{{decode, &control.Command{Command: &control.Command_Reserve{Reserve: &control.Reserve{
+			Request: id, Attempt: attempt, PromptTokens: int64(a.Tokens), OutputTokens: int64(a.OutputTokens), Blocks: a.Blocks,
+		}}}}}
+	case controller.DoTransfer:
+		return []order{
+			{decode, transferCommand(a, t.Members[prefill].Node, true)},
+			{prefill, transferCommand(a, t.Members[decode].Node, false)},
+		}
+	case controller.DoCancelPrefill:
+		return []order{{prefill, cancel}}
+	case controller.DoCancelDecode:
+		return []order{{decode, cancel}}
+	}
+	return nil
+}
+
+// transferCommand tells one end of a transfer about the other.
+func transferCommand(a controller.Action, peer string, receive bool) *control.Command {
+	streams := make([]*control.StreamSpec, len(a.Streams))
+	for i, s := range a.Streams {
+		streams[i] = &control.StreamSpec{Nic: uint32(s.NIC), Path: uint32(s.Path), Bytes: s.BytesEmulated}
+	}
+	return &control.Command{Command: &control.Command_Transfer{Transfer: &control.Transfer{
+		Request: uint64(a.Request), Attempt: uint32(a.Attempt), Peer: peer, Receive: receive, Streams: streams,
+		Pieces: int32(a.Pieces), ReleaseFromPaperNs: int64(a.ReleaseFrom), ReleaseToPaperNs: int64(a.ReleaseTo),
+	}}}
+}
+
+// toEvent translates an agent's event; ok is false if the driver does not need it.
+func toEvent(m *Member, e *control.Event) (ev controller.Event, ok bool) {
+	ev = controller.Event{
+		Request: int(e.GetRequest()), Attempt: int(e.GetAttempt()), At: time.Duration(e.GetAtPaperNs()),
+		Prefill: m.Prefill, Decode: m.Decode, FreeBytes: -1,
+	}
+	switch x := e.GetEvent().(type) {
+	case *control.Event_PrefillStarted:
+		ev.Kind = controller.PrefillStarted
+	case *control.Event_PrefillDone:
+		ev.Kind = controller.PrefillDone
+	case *control.Event_Reserved:
+		r := x.Reserved
+		ev.Kind, ev.OK, ev.Reason = controller.Reserved, r.GetOk(), r.GetReason()
+		ev.HitTokens, ev.FreeBytes = int(r.GetHitTokens()), r.GetFreePaperBytes()
+	case *control.Event_TransferSent:
+		ev.Kind, ev.Start = controller.TransferSent, time.Duration(x.TransferSent.GetStartPaperNs())
+		ev.Streams = reports(x.TransferSent.GetStreams())
+	case *control.Event_TransferDone:
+		ev.Kind, ev.BytesEmulated = controller.TransferDone, x.TransferDone.GetBytes()
+		ev.Streams = reports(x.TransferDone.GetStreams())
+	case *control.Event_Admitted:
+		ev.Kind = controller.Admitted
+	case *control.Event_FirstToken:
+		ev.Kind = controller.FirstToken
+	case *control.Event_Finished:
+		ev.Kind, ev.FreeBytes = controller.Finished, x.Finished.GetFreePaperBytes()
+	case *control.Event_Failed:
+		ev.Kind, ev.Reason, ev.BytesEmulated = controller.Failed, x.Failed.GetReason(), x.Failed.GetBytes()
+		ev.BySender = m.Decode < 0
+	case *control.Event_Cache:
+		ev.Kind, ev.FreeBytes = controller.CacheChanged, x.Cache.GetFreePaperBytes()
+		ev.Stored, ev.Evicted = x.Cache.GetStored(), x.Cache.GetEvicted()
+	}
+	return ev, ev.Kind != 0
+}
+
+func reports(in []*control.StreamReport) []controller.StreamReport {
+	out := make([]controller.StreamReport, len(in))
+	for i, s := range in {
+		out[i] = controller.StreamReport{
+			NIC: int(s.GetNic()), Path: int(s.GetPath()), SourcePort: int(s.GetSourcePort()), BytesEmulated: s.GetBytes(),
+			First: time.Duration(s.GetFirstPaperNs()), Last: time.Duration(s.GetLastPaperNs()), Retransmits: int(s.GetRetransmits()),
+		}
+	}
+	return out
 }

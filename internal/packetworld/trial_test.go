@@ -69,7 +69,7 @@ func done(c *control.Command, at time.Duration) *control.Event {
 
 func trial(d controller.Driver, a, b Session) *Trial {
 	return &Trial{
-		Driver: d, Epoch: monotonic(), TimeScale: 1,
+		Driver: d, Epoch: kvagent.Monotonic(), TimeScale: 1,
 		Members: []Member{{Node: "i0", Session: a}, {Node: "i1", Prefill: 1, Decode: 1, Session: b}},
 	}
 }
@@ -131,9 +131,9 @@ func TestSilenceEndsAtTheDrainLimit(t *testing.T) {
 }
 
 func TestTimeScaleStretchesTheClock(t *testing.T) {
-	c := clock{epoch: 1000, scale: 4, read: monotonic}
+	c := clock{epoch: 1000, scale: 4, read: kvagent.Monotonic}
 	assert.Equal(t, time.Duration(250), c.paper(2000))
-	later := clock{epoch: monotonic(), scale: 4, read: monotonic}
+	later := clock{epoch: kvagent.Monotonic(), scale: 4, read: kvagent.Monotonic}
 	assert.InDelta(t, float64(4*time.Second), float64(later.until(time.Second)), float64(50*time.Millisecond))
 }
 
@@ -147,7 +147,7 @@ func TestAPauseOfTheControllerIsNotHeldAgainstTheAgents(t *testing.T) {
 	})
 	d := flows(t, 10*time.Second)
 	tr := trial(d, newFake(nil), receiver)
-	tr.Now = func() int64 { return monotonic() + jumped.Load() }
+	tr.Now = func() int64 { return kvagent.Monotonic() + jumped.Load() }
 	var stood time.Duration
 	tr.OnStall = func(late time.Duration) {
 		stood = late

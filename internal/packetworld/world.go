@@ -1,34 +1,43 @@
+// Package packetworld is the packet world: trials on the emulated fabric of a lab, with
+// real agents and real TCP.
+//
+// Configure gives a lab's agents their roles and the source ports of every path. A World
+// then plays trials one after the other: it sends a controller's actions to the agents and
+// turns their reports into events. It decides nothing. With a trial's records it returns the
+// Evidence by which they are judged.
+//
+// Paper time comes from the host's monotonic clock, which the agents read too: paper = (now
+// - epoch) / T. Durations in records come from the agents' own timestamps, so a late
+// wake-up here delays a decision but never changes a measurement. Start reading at
+// world.go, then attempt.go and trial.go.
 package packetworld
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
+	"github.com/netkvlab/netkvlab/fabric"
+	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/flowsim"
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
-	"github.com/netkvlab/netkvlab/internal/controller"
 	"github.com/netkvlab/netkvlab/internal/fidelity"
-	"github.com/netkvlab/netkvlab/internal/flowworld"
+	"github.com/netkvlab/netkvlab/internal/fidelity/telemetry"
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
-	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Options say what happens around a trial. The zero value is right for a single lab.
+// Options say what happens around a trial. All are needed.
 type Options struct {
 	// Watch makes a watch of this host for one trial.
 	Watch func() *host.Watch
-	// Begin returns when a trial that is ready may begin; nil means at once. End is called
-	// after its last byte has arrived. With them, trials side by side begin and end
-	// together.
+	// Begin returns when a trial that is ready may begin. End is called after its last byte has
+	// arrived. With them, trials side by side begin and end together.
 	Begin func(ctx context.Context) error
 	End   func()
-	// Note receives what is missing from a trial that is good nevertheless; it may be nil.
+	// Note receives what is missing from a trial that is good nevertheless.
 	Note func(format string, args ...any)
 	// OnProgress receives, from time to time, how many of a trial's requests have ended.
 	OnProgress func(ended, total int)
@@ -43,19 +52,12 @@ type World struct {
 
 	calibration *results.Calibration
 	faults      []string // of the fabric, found before the first trial; they apply to every trial
-	// evidence and oracle belong to the current trial.
-	evidence *fidelity.Evidence
-	oracle   *oracle
-	carried  []int64 // bytes of the transfers by port; -1: unknown
 }
 
 // New configures a lab's agents for a cluster, which must have the plan of the lab.
 func New(ctx context.Context, l *lab.Lab, c *trials.Cluster, opt Options) (*World, error) {
-	agents, err := Configure(ctx, l, c)
-	if err != nil {
-		return nil, err
-	}
-	return &World{lab: l, cluster: c, agents: agents, opt: opt}, nil
+	w := &World{lab: l, opt: opt}
+	return w, w.Use(ctx, c)
 }
 
 // Use makes later trials those of another cluster with the same plan.
@@ -66,6 +68,13 @@ func (w *World) Use(ctx context.Context, c *trials.Cluster) (err error) {
 	w.cluster = c
 	w.agents, err = Configure(ctx, w.lab, c)
 	return err
+}
+
+// FlowBeside is the flow world to compare a lab's packets with. Its links carry frames, so that a
+// rate means the same in both, and have the latency of the emulated links.
+func FlowBeside(l *lab.Lab, c *trials.Cluster) trials.Flow {
+	latency := l.Fabric.Latency()
+	return trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming, Latency: &latency}
 }
 
 // Outcome is one trial with its evidence. After a cut trial it has the records so far.
@@ -79,153 +88,111 @@ type Outcome struct {
 	Evidence  *fidelity.Evidence
 }
 
-// Flow returns the flow world to compare this one with. Its links carry frames, so that a
-// rate means the same in both, and have the latency of the emulated links.
-func (w *World) Flow() trials.Flow { return FlowBeside(w.lab, w.cluster) }
+// differencesShown bounds how many differences from the plan are named.
+const differencesShown = 3
 
-// FlowBeside is the flow world to compare a lab's packets with.
-func FlowBeside(l *lab.Lab, c *trials.Cluster) trials.Flow {
-	latency := l.Fabric.Latency()
-	return trials.Flow{Cluster: c, Framing: flowsim.FullSegmentFraming, Latency: &latency}
+// Verify compares the fabric with its plan before the first trial. A difference makes every
+// trial of this world invalid; the error says only that it could not be compared.
+func (w *World) Verify(ctx context.Context) error {
+	text, err := w.differs(ctx)
+	if text != "" {
+		w.faults = append(w.faults, text)
+	}
+	return err
 }
 
-// Play plays a trial and gathers its evidence: the host's load and the ports' counters
-// while it ran, the agents' status after it, the fabric compared with its plan, and the
-// transfers that met no other compared with the fluid model. When the context ends or an
-// agent is lost, the outcome holds what was measured, and the error says why.
-func (w *World) Play(ctx context.Context, t trials.Trial) (*Outcome, error) {
-	w.evidence = &fidelity.Evidence{Faults: slices.Clone(w.faults), Calibration: w.calibration, Asked: asked(w.cluster.Scenario)}
-	w.oracle = nil
-	before, err := w.prepare(ctx)
+// differs describes what differs from the plan: a qdisc, a route or a link that was changed
+// while the lab ran. "" means no difference.
+func (w *World) differs(ctx context.Context) (string, error) {
+	err := w.lab.Fabric.Verify(ctx)
+	var differs *kernel.DiffersError
+	switch {
+	case err == nil:
+		return "", nil
+	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case !errors.As(err, &differs):
+		return "", fmt.Errorf("compare the fabric with its plan: %w", err)
+	}
+	return "the fabric is not what was planned: " + differs.First(differencesShown), nil
+}
+
+// counters polls every port and returns the counters in the order of telemetry.Ports: for
+// each link the direction from A to B, then from B to A.
+func (w *World) counters() ([]telemetry.Counters, error) {
+	polled, err := w.lab.Fabric.Counters()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("poll the emulated ports: %w", err)
 	}
-	records, err := trials.Play(ctx, w, w.cluster, t)
-	w.nameBackPaths(records)
-	out := &Outcome{Records: records, Evidence: w.evidence}
-	if w.oracle != nil {
-		out.Links = w.oracle.links(t)
-	}
-	if err != nil {
-		return out, err
-	}
-	if err := w.transport(records); err != nil {
-		return out, err
-	}
-	w.evidence.PortFailures = portFailures(records)
-	w.audit(ctx, records, before)
-	if err := w.verify(ctx); err != nil {
-		return out, err
-	}
-	return out, w.replay(ctx, t, out)
-}
-
-// asked returns the share of each tier's links that background traffic must reach. If
-// transfers have priority, background gets what they leave, so the share is 0.
-func asked(s *scenarios.Scenario) [4]float64 {
-	if s.Topology.Buffers.Priority == scenarios.PriorityTransfers {
-		return [4]float64{}
-	}
-	u := s.Background.Utilization
-	return [4]float64{2: u.Tier2, 3: u.Tier3}
-}
-
-// prepare drops what an earlier trial left, and returns the bytes received so far per agent.
-func (w *World) prepare(ctx context.Context) (map[string]int64, error) {
-	if err := w.agents.Reset(ctx); err != nil {
-		return nil, err
-	}
-	return w.received(ctx)
-}
-
-// Run implements trials.World.
-func (w *World) Run(ctx context.Context, t trials.Trial, d controller.Driver) error {
-	idle, err := w.counters()
-	if err != nil {
-		return err
-	}
-	if w.opt.Begin != nil {
-		if err := w.opt.Begin(ctx); err != nil {
-			return err
+	plan := w.cluster.Plan
+	out := make([]telemetry.Counters, 2*len(plan.Links))
+	for i := range polled {
+		c := &polled[i]
+		port := plan.Ports[c.Node][c.Port]
+		k := flowsim.HopLink(plan.HopOf(port)) // the order of telemetry.Ports, too
+		out[k] = telemetry.Counters{At: c.At, Bytes: c.Bytes, OthersBytes: c.Bytes, Drops: c.Drops, Marks: c.Marks, Backlog: c.BacklogBytes}
+		switch {
+		case port.Shape.Classes:
+			out[k].OthersBytes = c.Background.Bytes + c.Other.Bytes
+		case plan.Classes && plan.Nodes[c.Node].Kind == fabric.KindInstance:
+			out[k].OthersBytes = 0 // all that an instance sends belongs to transfers; no traffic class is needed
 		}
 	}
-	sessions, err := w.open(ctx, w.instances())
-	if err != nil {
-		w.end()
-		return err
-	}
-	tr := w.trial(d, sessions)
-	w.oracle = w.startOracle(ctx, t, tr)
-	runErr := w.watched(func() error { return tr.Run(ctx) })
-	w.oracle.cancel() // its series ends with this trial, even if other trials go on
-	w.end()
-	linkErr := w.oracle.stop()
-	lost := sessions.close()
-	w.evidence.Oracle = w.oracle.meter.Accuracy()
-	if linkErr != nil { // a port that cannot be read differs from the plan
-		linkErr = errors.Join(linkErr, w.verify(ctx))
-	}
-	if err := errors.Join(runErr, linkErr); err != nil {
-		return err
-	}
-	if len(lost) > 0 {
-		w.fault("lost %s", strings.Join(lost, ", "))
-		return fmt.Errorf("lost %s", strings.Join(lost, ", "))
-	}
-	over, err := w.counters()
-	w.carried = w.own(idle, over)
-	return err
+	return out, nil
 }
 
-func (w *World) end() {
-	if w.opt.End != nil {
-		w.opt.End()
+// direction is where the acknowledgements of some streams go.
+type direction struct {
+	from, to string
+	nic      int
+}
+
+// nameBackPaths writes the path of each stream's acknowledgements into the records, as the
+// lab's switches choose it. Acknowledgements have the stream's addresses and ports,
+// swapped. If a switch does not answer, the path stays absent and a note says so.
+func (w *World) nameBackPaths(records []results.Record) {
+	groups := map[direction][]*results.StreamRecord{}
+	for i := range records {
+		r := &records[i]
+		for j := range r.Streams {
+			if s := &r.Streams[j]; s.Bytes > 0 && s.SourcePort > 0 {
+				d := direction{r.Decode, r.Prefill, s.NIC}
+				groups[d] = append(groups[d], s)
+			}
+		}
+	}
+	var failed error
+	unknown := 0
+	for d, streams := range groups {
+		if err := w.nameBack(d, streams); err != nil {
+			failed, unknown = err, unknown+len(streams)
+		}
+	}
+	if failed != nil {
+		w.opt.Note("the path of the acknowledgements of %d streams is not known: %v", unknown, failed)
 	}
 }
 
-// trial is a driver with the agents that carry its actions out.
-func (w *World) trial(d controller.Driver, s *sessions) *Trial {
-	tr := &Trial{
-		Driver: d, Members: s.members, Epoch: s.epoch, TimeScale: w.cluster.Plan.Scale.Time, Background: s.background,
-		OnStall: w.stall,
-		OnBackgroundLost: func(node, reason string) {
-			w.fault("background traffic from %s has ended: %s", node, reason)
-		},
+func (w *World) nameBack(d direction, streams []*results.StreamRecord) error {
+	from, ok := w.cluster.Plan.Lookup(d.from)
+	to, ok2 := w.cluster.Plan.Lookup(d.to)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s to %s: no such instances", d.from, d.to)
 	}
-	if w.opt.OnProgress != nil {
-		tr.OnProgress = w.opt.OnProgress
+	ports := make([]uint16, len(streams))
+	for i, s := range streams {
+		ports[i] = uint16(s.SourcePort)
 	}
-	return tr
-}
-
-// watched samples the host while do runs.
-func (w *World) watched(do func() error) error {
-	if w.opt.Watch == nil {
-		return do()
-	}
-	host := w.opt.Watch()
-	host.Start()
-	err := do()
-	host.Stop()
-	w.evidence.Host = host.Load()
-	return err
-}
-
-// replay computes a trial's fluid counterpart, and adds its transfers that met no other to
-// the evidence.
-func (w *World) replay(ctx context.Context, t trials.Trial, out *Outcome) error {
-	flow := w.Flow()
-	replay, err := flowworld.Replay(ctx, flow.Config(t.Seed), out.Records)
+	slots, err := w.lab.Fabric.Slots(kernel.Flow{Src: from, Dst: to, SrcNIC: d.nic, DstNIC: d.nic, SrcPort: dataPort}, ports)
 	if err != nil {
 		return err
 	}
-	if out.Transfers, err = attribution.Classify(ctx, flow.Config, out.Records, replay); err != nil {
-		return err
+	var names [][]string
+	for _, p := range w.cluster.Plan.NICPaths(from, to, d.nic, d.nic) {
+		names = append(names, w.cluster.Plan.PathNodes(p))
 	}
-	out.Replay = replay
-	// With overlap, the bytes left after the prefill may be fewer than a port's burst.
-	if w.cluster.Scenario.Transfer.Overlap == scenarios.OverlapNone {
-		w.evidence.Alone = attribution.CheckAlone(out.Transfers)
+	for i, s := range streams {
+		s.BackSlot, s.BackPath = &slots[i], names[slots[i]]
 	}
 	return nil
 }
