@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -9,7 +9,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/report"
 )
 
-func (a *app) compareCommand() *cobra.Command {
+func compareCommand(p *printer) *cobra.Command {
 	var baselines []string
 	cmd := &cobra.Command{
 		Use:   "compare RUN RUN...",
@@ -37,12 +37,7 @@ pairs; whatever keeps runs from being compared is said.`,
 			if err != nil {
 				return usagef("%w", err)
 			}
-			if a.output == "json" {
-				enc := json.NewEncoder(a.stdout)
-				enc.SetIndent("", "  ")
-				return enc.Encode(c)
-			}
-			return report.Compare(a.stdout, c, report.Options{})
+			return show(p, c, func(w io.Writer, c *compare.Comparison) error { return report.Compare(w, c, report.Options{}) })
 		},
 	}
 	cmd.Flags().StringSliceVar(&baselines, "baselines", nil,

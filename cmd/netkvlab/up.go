@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -39,6 +38,7 @@ type runFlags struct {
 	skipBadLines bool
 	worlds       []string
 	parallel     string // how many fabrics side by side, or auto
+	detach       bool
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -67,9 +67,8 @@ func (f *runFlags) checkWorlds() error {
 	return nil
 }
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(p *printer, l *labs) *cobra.Command {
 	var f runFlags
-	var detach bool
 	cmd := &cobra.Command{
 		Use:   "up SCENARIO",
 		Short: "Build a scenario's lab, run its experiment, print the result and remove the lab",
@@ -85,7 +84,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			if detach && f.parallel != "1" {
+			if f.detach && f.parallel != "1" {
 				return usagef("--parallel: a lab that is left standing (-d) is one")
 			}
 			if err := errors.Join(f.checkWorlds(), f.apply(s), checkParallel(f.parallel)); err != nil {
@@ -95,7 +94,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			return a.up(cmd.Context(), c, f, detach)
+			return up(cmd.Context(), c, f, p, l)
 		},
 	}
 	f.add(cmd)
@@ -103,7 +102,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 	addSettings(cmd, &f.settings)
 	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
 	cmd.Flags().StringVar(&f.parallel, "parallel", "1", "run trials in so many fabrics side by side, or in as many as the host carries (auto)")
-	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
+	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "leave the lab standing and run nothing")
 	return cmd
 }
 
@@ -151,45 +150,45 @@ func (f *runFlags) apply(s *scenarios.Scenario) error {
 	return nil
 }
 
-func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool) (err error) {
+func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs) error {
 	// What is wrong with the workload is said before anything about this host.
 	if err := c.Check(); err != nil {
 		return err
 	}
-	opt, err := a.labOptions(c.Scenario.Runtime, !detach)
+	opt, err := l.options(c.Scenario.Runtime, !f.detach)
 	if err != nil {
 		return err
 	}
 	defer opt.Progress.Close()
-	fabrics := a.fabrics(f.parallel, opt)
+	fabrics := l.fabrics(f.parallel, opt)
 	c, n, notes, err := fabrics.Resolve(ctx, c, experiment.Trials(c))
 	if err != nil {
 		return err
 	}
-	if detach {
+	if f.detach {
 		labs, err := lab.BuildGroup(ctx, c, 1, opt)
 		if err != nil {
 			return err
 		}
-		return a.leaveStanding(ctx, labs[0], opt)
+		return leaveStanding(ctx, labs[0], opt, p)
 	}
 	// Before anything is built, since a run without results is useless.
-	out, giveBack, err := a.runFolder(f.out, c.Scenario.Name)
+	out, giveBack, err := runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
 	var outcome *experiment.Outcome
 	err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
-		outcome, err = a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
+		outcome, err = runExperiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
 		return err
 	})
 	opt.Progress.Close()
-	return errors.Join(a.show(outcome, c.Scenario, f.strict), err)
+	return errors.Join(showOutcome(p, outcome, c.Scenario, f.strict), err)
 }
 
 // leaveStanding configures a lab's agents, so that their errors show now, and releases the lab.
-func (a *app) leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options) error {
+func leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options, p *printer) error {
 	opt.Progress.Phase("choosing source ports for every path and opening connections")
 	if _, err := packetworld.Configure(ctx, l, l.Cluster); err != nil {
 		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -201,10 +200,13 @@ func (a *app) leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options) er
 	}
 	name := l.Name()
 	opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", name, name, name)
-	return a.printLab(l.Info())
+	return show(p, l.Info(), func(w io.Writer, i lab.Info) error {
+		fmt.Fprintf(w, "%s: %s, %d namespaces, %d agents\n", i.Lab, i.Status, i.Namespaces, i.Agents)
+		return nil
+	})
 }
 
-func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
+func runExperiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
 	o.Version, o.Progress = version, opt.Progress
 	if rt, ok := opt.Runtime.(interface {
 		Versions(ctx context.Context) map[string]string
@@ -214,75 +216,107 @@ func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Opti
 	return experiment.Run(ctx, labs, o)
 }
 
-// show prints an outcome; an interrupted one only as far as it got.
-func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
+// showOutcome prints an outcome; an interrupted one only as far as it got.
+func showOutcome(p *printer, o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
 	if o == nil {
 		return nil
 	}
-	if uid, gid, ok := sudoCaller(os.Getenv); ok && os.Geteuid() == 0 {
-		defer func() { err = errors.Join(err, handOver(o.Folder, uid, gid)) }()
-	}
-	if a.output == "json" {
-		enc := json.NewEncoder(a.stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(o.Summary); err != nil {
-			return err
+	defer func() { err = errors.Join(err, giveToCaller(o.Folder)) }()
+	err = show(p, o.Summary, func(w io.Writer, summary *results.Summary) error {
+		opt := report.Options{Folder: o.Folder}
+		if s.Workload.Kind == scenarios.WorkloadFlows {
+			if err := report.Flows(w, o.Records, opt); err != nil {
+				return err
+			}
 		}
-	} else if err := a.showText(o, s); err != nil {
-		return err
+		return report.Text(w, summary, opt)
+	})
+	if fidelity := o.Summary.Fidelity; err == nil && strict && fidelity.Verdict != results.VerdictGood {
+		err = fmt.Errorf("%w but %s: %s", errNotGood, fidelity.Verdict, strings.Join(fidelity.Reasons, "; "))
 	}
-	if strict && o.Summary.Fidelity.Verdict != results.VerdictGood {
-		return fmt.Errorf("%w but %s: %s", errNotGood, o.Summary.Fidelity.Verdict, strings.Join(o.Summary.Fidelity.Reasons, "; "))
-	}
-	return nil
+	return err
 }
 
-func (a *app) showText(o *experiment.Outcome, s *scenarios.Scenario) error {
-	opt := report.Options{Folder: o.Folder}
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		if err := report.Flows(a.stdout, o.Records, opt); err != nil {
-			return err
-		}
-	}
-	return report.Text(a.stdout, o.Summary, opt)
-}
-
-func (a *app) runCommand() *cobra.Command {
+func runCommand(p *printer, l *labs) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run LAB",
 		Short: "Run the experiment of a standing lab",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opt, err := a.standingOptions(args[0])
+			opt, err := l.standing(args[0])
 			if err != nil {
 				return err
 			}
 			defer opt.Progress.Close()
-			l, err := lab.Attach(cmd.Context(), args[0], opt)
+			standing, err := lab.Attach(cmd.Context(), args[0], opt)
 			if err != nil {
 				return err
 			}
-			s := *l.Scenario
-			if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
-				return errors.Join(err, l.Detach())
-			}
-			c, err := trials.New(&s)
-			if err != nil {
-				return errors.Join(err, l.Detach())
-			}
-			out, giveBack, err := a.runFolder(f.out, s.Name)
-			if err != nil {
-				return errors.Join(err, l.Detach())
-			}
-			defer giveBack()
-			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
-			detachErr := l.Detach()
+			s := *standing.Scenario
+			outcome, runErr := runOn(cmd.Context(), standing, &s, f, opt)
+			detachErr := standing.Detach()
 			opt.Progress.Close()
-			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)
+			return errors.Join(showOutcome(p, outcome, &s, f.strict), runErr, detachErr)
 		},
 	}
 	f.add(cmd)
 	f.addWorlds(cmd)
+	return cmd
+}
+
+// runOn runs an experiment on a standing lab, with its scenario limited by the flags.
+func runOn(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, f runFlags, opt lab.Options) (*experiment.Outcome, error) {
+	if err := errors.Join(f.checkWorlds(), f.apply(s)); err != nil {
+		return nil, err
+	}
+	c, err := trials.New(s)
+	if err != nil {
+		return nil, err
+	}
+	out, giveBack, err := runFolder(f.out, s.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
+	return runExperiment(ctx, []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
+}
+
+func simCommand(p *printer) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "sim SCENARIO",
+		Short: "Run a scenario in the flow world alone: no root, no lab",
+		Long: `The same requests, policies and instance model as up, over max-min fair shares of the same
+topology on a virtual clock. Nothing of the host is touched, and the same seed gives the same bytes.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenarios.Load(args[0], f.settings...)
+			if err != nil {
+				return err
+			}
+			if err := f.apply(s); err != nil {
+				return err
+			}
+			if s.Scale.Rate == 0 {
+				s.Scale.Rate = 1 // auto depends on what a host carries, but no packets are sent here
+			}
+			c, err := trials.New(s)
+			if err != nil {
+				return err
+			}
+			out, giveBack, err := runFolder(f.out, s.Name)
+			if err != nil {
+				return err
+			}
+			defer giveBack()
+			progress := lab.NewProgress(p.stderr)
+			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{Cluster: c, Out: out, Version: version, Progress: progress})
+			progress.Close()
+			return errors.Join(showOutcome(p, outcome, s, f.strict), err)
+		},
+	}
+	f.add(cmd)
+	addSettings(cmd, &f.settings)
 	return cmd
 }
