@@ -58,7 +58,7 @@ func (l *labs) with(engine *docker.Engine, runtime string, leash bool) (lab.Opti
 	}
 	return lab.Options{
 		Store: l.store, Runtime: rt, Progress: lab.NewProgress(l.stderr), Version: version, Executable: self, Leash: leash,
-		Containers: engine, ContainersOf: func(host string) lab.Containers { return docker.EngineAt(host) },
+		Containers: engine,
 	}, nil
 }
 

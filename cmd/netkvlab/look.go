@@ -204,13 +204,14 @@ func execCommand(p *printer, l *labs) *cobra.Command {
 		Example: `  netkvlab exec quickstart p0 -- ip route
   netkvlab exec quickstart tor0-0 -- tc -s qdisc`,
 		Args: cobra.MinimumNArgs(3),
-		RunE: l.command(func(ctx context.Context, args []string, opt lab.Options) error {
+		// The command inherits none of our descriptors: making the options closes them to it.
+		RunE: l.command(func(ctx context.Context, args []string, _ lab.Options) error {
 			signals, stop := commandsSignals()
 			defer stop()
 			code, err := lab.Exec(ctx, nodes.ExecSpec{
 				Lab: args[0], Node: args[1], Command: args[2:], Signals: signals,
-				Stdio: nodes.Stdio{In: os.Stdin, Out: p.stdout, Err: p.stderr},
-			}, opt)
+				In: os.Stdin, Out: p.stdout, Err: p.stderr,
+			})
 			if err == nil && code != 0 {
 				err = exitStatus(code)
 			}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -191,9 +190,7 @@ func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs)
 func leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options, p *printer) error {
 	opt.Progress.Phase("choosing source ports for every path and opening connections")
 	if _, err := packetworld.Configure(ctx, l, l.Cluster); err != nil {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		return errors.Join(err, lab.RemoveGroup(cleanup, []*lab.Lab{l}))
+		return errors.Join(err, lab.RemoveGroup(ctx, []*lab.Lab{l}))
 	}
 	if err := l.Detach(); err != nil {
 		return err

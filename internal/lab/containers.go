@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/netkvlab/netkvlab/nodes/docker"
@@ -32,17 +30,13 @@ var _ Containers = (*docker.Engine)(nil)
 
 // containers counts a lab's containers; 0 if no engine answers.
 func (o Options) containers(ctx context.Context, lab string) (int, error) {
-	if o.Containers == nil {
-		return 0, nil
-	}
-	ctx, cancel := o.patience(ctx, o.Runtime.Name())
+	ctx, cancel := patience(ctx, o.Runtime.Name())
 	defer cancel()
 	n, err := o.ask(lab, func(c Containers) (int, error) { return c.Count(ctx, lab) })
-	if err != nil && o.Runtime.Name() != scenarios.RuntimeDocker {
-		return 0, nil // a broken engine does not matter to a lab that does not use it
-	}
-	if errors.Is(err, docker.ErrNoEngine) {
-		return 0, nil // operations that need an engine report this
+	// A broken engine does not matter to a lab that does not use it, and operations that need an
+	// engine report that none answers.
+	if err != nil && (o.Runtime.Name() != scenarios.RuntimeDocker || errors.Is(err, docker.ErrNoEngine)) {
+		return 0, nil
 	}
 	return n, err
 }
@@ -51,34 +45,21 @@ func (o Options) containers(ctx context.Context, lab string) (int, error) {
 const strangerPatience = 2 * time.Second
 
 // patience bounds a call to the engine: shorter if the lab does not use one.
-func (o Options) patience(ctx context.Context, runtime string) (context.Context, context.CancelFunc) {
+func patience(ctx context.Context, runtime string) (context.Context, context.CancelFunc) {
 	if runtime == scenarios.RuntimeDocker {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, strangerPatience)
 }
 
-// Engine returns the address of the engine of a lab's containers, as it was when the lab was
-// made; empty for a lab without containers, and if it is not known.
-func (s Store) Engine(lab string) string {
-	host, err := os.ReadFile(s.engine(lab))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(host))
-}
-
 // Engines returns this host's engine and the engines of the given labs.
 func (o Options) Engines(labs []string) []Containers {
-	if o.Containers == nil {
-		return nil
-	}
 	engines := []Containers{o.Containers}
 	for _, name := range labs {
 		host := o.Store.Engine(name)
 		known := slices.ContainsFunc(engines, func(c Containers) bool { return c.Host() == host })
-		if host != "" && !known && o.ContainersOf != nil {
-			engines = append(engines, o.ContainersOf(host))
+		if host != "" && !known {
+			engines = append(engines, docker.EngineAt(host))
 		}
 	}
 	return engines
@@ -88,8 +69,8 @@ func (o Options) Engines(labs []string) []Containers {
 // answer decides. The lab's engine may have a new address by now: if nothing answers at the old
 // one, but the host's engine knows the lab, that is no error.
 func (o Options) ask(lab string, question func(Containers) (int, error)) (n int, err error) {
+	more := 0
 	for _, engine := range o.Engines([]string{lab}) {
-		var more int
 		more, err = question(engine)
 		n += more
 	}
@@ -103,13 +84,10 @@ func (o Options) ask(lab string, question func(Containers) (int, error)) (n int,
 // if the lab is known to have containers: their processes end in any case, since they are in the
 // lab's namespaces, but the engine keeps a record of each container.
 func (o Options) removeContainers(ctx context.Context, name string, st *State) (int, error) {
-	if o.Containers == nil {
-		return 0, nil
-	}
 	known := o.Store.Engine(name) != "" || st != nil && st.Runtime == scenarios.RuntimeDocker
 	if st != nil {
 		var cancel context.CancelFunc
-		ctx, cancel = o.patience(ctx, st.Runtime)
+		ctx, cancel = patience(ctx, st.Runtime)
 		defer cancel()
 	}
 	unsure := known && (st == nil || st.Phase == PhaseBuilding)

@@ -102,14 +102,10 @@ func (p PortDetail) Text() string {
 
 // Inspect describes a lab and what each agent holds. It takes no lock, so it works during a run.
 func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
-	info, err := Look(ctx, name, opt)
-	if err != nil {
-		return nil, err
-	}
+	info, st, c, err := look(ctx, name, opt)
 	d := &Detail{Info: info, Nodes: []NodeDetail{}, Links: []LinkDetail{}}
-	st, c, err := read(opt.Store, name)
-	if err != nil {
-		return d, nil // Look has reported why there is nothing more to show
+	if err != nil || st == nil {
+		return d, err
 	}
 	plan := c.Plan
 	d.Scale = plan.Scale
@@ -139,26 +135,20 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 }
 
 func askAgent(ctx context.Context, a nodes.Agent) *AgentDetail {
-	d := &AgentDetail{PID: a.PID, ID: a.ID}
+	var s *control.StatusResponse
 	c, err := kvagent.Dial(ctx, a.Socket)
-	if err != nil {
-		d.Error = err.Error()
-		return d
+	if err == nil {
+		defer func() { _ = c.Close() }() // only read; nothing can be lost
+		s, err = c.Status(ctx)
 	}
-	defer func() { _ = c.Close() }() // only read; nothing can be lost
-	s, err := c.Status(ctx)
 	if err != nil {
-		d.Error = err.Error()
-		return d
+		return &AgentDetail{PID: a.PID, ID: a.ID, Error: err.Error()}
 	}
-	d.Answers, d.Role = true, roleName(s.GetRole())
-	d.TransfersIn, d.TransfersOut, d.Reservations = int(s.GetTransfersIn()), int(s.GetTransfersOut()), int(s.GetReservations())
-	d.FreeBytes, d.MemoryBytes, d.CachedBlocks = s.GetFreePaperBytes(), s.GetMemoryPaperBytes(), int(s.GetCachedBlocks())
-	d.Connections, d.BytesIn, d.BytesOut = int(s.GetConnections()), s.GetBytesIn(), s.GetBytesOut()
-	d.CongestionControl = s.GetCongestionControl()
-	return d
-}
-
-func roleName(r control.Role) string {
-	return strings.ToLower(strings.TrimPrefix(r.String(), "ROLE_"))
+	return &AgentDetail{
+		PID: a.PID, ID: a.ID, Answers: true, Role: strings.ToLower(strings.TrimPrefix(s.GetRole().String(), "ROLE_")),
+		TransfersIn: int(s.GetTransfersIn()), TransfersOut: int(s.GetTransfersOut()), Reservations: int(s.GetReservations()),
+		FreeBytes: s.GetFreePaperBytes(), MemoryBytes: s.GetMemoryPaperBytes(), CachedBlocks: int(s.GetCachedBlocks()),
+		Connections: int(s.GetConnections()), BytesIn: s.GetBytesIn(), BytesOut: s.GetBytesOut(),
+		CongestionControl: s.GetCongestionControl(),
+	}
 }

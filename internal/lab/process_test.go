@@ -15,31 +15,6 @@ import (
 	"github.com/netkvlab/netkvlab/nodes"
 )
 
-func TestOnlyTheLabsOwnProcessesAreEnded(t *testing.T) {
-	t.Parallel()
-	const lab, here, p0, d0 = "lab", 1, 10, 11
-	for _, tt := range []struct {
-		name string
-		proc nodes.Proc
-		here uint64 // where `down` runs
-		want bool
-	}{
-		{"an agent", nodes.Proc{PID: 5, Lab: lab, Netns: p0, Agent: true}, here, true},
-		{"a command of exec", nodes.Proc{PID: 5, Lab: lab, Netns: p0}, here, true},
-		{"a shell that nsenter started", nodes.Proc{PID: 5, Netns: p0}, here, false},
-		{"a command of another lab's exec", nodes.Proc{PID: 5, Lab: "other", Netns: p0}, here, false},
-		{"somebody's program of the agent's name", nodes.Proc{PID: 5, Netns: p0, Agent: true}, here, false},
-		{"the shell of exec that asks", nodes.Proc{PID: 2, Lab: lab, Netns: d0}, d0, false},
-		{"a shell of exec in which that one was started", nodes.Proc{PID: 3, Lab: lab, Netns: p0}, d0, false},
-		{"what its answer is piped into", nodes.Proc{PID: 6, Lab: lab, Netns: d0}, d0, false},
-		{"the agent beside who asks", nodes.Proc{PID: 5, Lab: lab, Netns: d0, Agent: true}, d0, true},
-		{"a command of exec elsewhere", nodes.Proc{PID: 5, Lab: lab, Netns: p0}, d0, true},
-	} {
-		got := pick([]nodes.Proc{tt.proc}, lab, map[int]bool{1: true, 2: true, 3: true}, tt.here)
-		assert.Equal(t, tt.want, len(got) == 1, tt.name)
-	}
-}
-
 func TestWhoIsLeftAloneIsNamed(t *testing.T) {
 	t.Parallel()
 	held := map[string][]int{"lab.p0": {os.Getpid(), os.Getppid()}, "lab.d0": {os.Getpid()}}
@@ -81,7 +56,7 @@ func TestAContainersAgentIsAskedBeforeItIsRemoved(t *testing.T) {
 	require.NoError(t, opt.Store.save(&State{Format: stateFormat, Lab: name, Phase: PhaseReady, Runtime: "docker", Agents: []nodes.Agent{e.agent}}))
 	gone, err := remove(t.Context(), name, opt)
 	require.NoError(t, err)
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 	assert.Equal(t, 1, gone.Containers)
 	assert.False(t, e.wasAlive)
 	require.True(t, lines.Scan())

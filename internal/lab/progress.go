@@ -53,50 +53,47 @@ func (p *Progress) Step(phase string, done, total int, left time.Duration) {
 
 // Note prints a permanent line.
 func (p *Progress) Note(format string, args ...any) {
-	if p == nil || p.w == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clear()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	p.locked(func() {
+		p.clear()
+		fmt.Fprintf(p.w, format+"\n", args...)
+	})
 }
 
 func (p *Progress) print(always bool, text string) {
-	if p == nil || p.w == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if !p.tty {
-		if always || now.Sub(p.last) >= plainEvery {
-			p.last = now
+	p.locked(func() {
+		now, least := p.now(), plainEvery
+		if p.tty {
+			least = redrawEvery
+		}
+		switch {
+		case !always && now.Sub(p.last) < least:
+			return
+		case p.tty:
+			p.clear()
+			fmt.Fprint(p.w, text)
+			p.width = len(text)
+		default:
 			fmt.Fprintln(p.w, text)
 		}
-		return
-	}
-	if !always && now.Sub(p.last) < redrawEvery {
-		return
-	}
-	p.last = now
-	p.clear()
-	fmt.Fprint(p.w, text)
-	p.width = len(text)
+		p.last = now
+	})
 }
 
 // Close ends the line that is rewritten.
-func (p *Progress) Close() {
+func (p *Progress) Close() { p.locked(p.clear) }
+
+// locked calls f while nobody else prints, unless this Progress prints nothing.
+func (p *Progress) locked(f func()) {
 	if p == nil || p.w == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	f()
 }
 
 func (p *Progress) clear() {
-	if p.tty && p.width > 0 {
+	if p.width > 0 {
 		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
 		p.width = 0
 	}

@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"runtime"
+	"slices"
+	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
@@ -24,44 +29,92 @@ type Removed struct {
 	Notes      []string `json:"notes"`
 }
 
-// Remove removes a lab that this process has locked: agents, namespaces, folder.
-func (l *Lab) Remove(ctx context.Context) (Removed, error) {
-	l.mourn(ctx)
+// remove removes a lab that this process has locked: agents, namespaces, folder.
+func (l *Lab) remove(ctx context.Context) error {
+	l.reportDead(ctx)
 	l.opt.Progress.Phase("removing %s", l.Name())
-	if l.state != nil {
-		l.state.Owner = self()
-		_ = l.setPhase(PhaseRemoving) // only informs other commands; removal continues without it
-	}
-	lk := l.lock
-	l.lock = nil // held until the folder is gone
+	_ = l.record(PhaseRemoving, self()) // only informs other commands; removal continues without it
 	errClose := l.close()
 	out, err := remove(ctx, l.Name(), l.opt)
 	for _, n := range out.Notes {
 		l.opt.Progress.Note("%s", n)
 	}
-	if lk != nil {
-		err = errors.Join(err, lk.release())
-	}
-	return out, errors.Join(err, errClose)
+	return errors.Join(err, l.lock.Close(), errClose)
 }
 
-// mournAtMost bounds how many dead agents are reported one by one.
-const mournAtMost = 3
+// mostDeadReported bounds how many dead agents are reported one by one.
+const mostDeadReported = 3
 
-// mourn reports what is known about dead agents. After the removal this is no longer possible.
-func (l *Lab) mourn(ctx context.Context) {
-	told := 0
-	for _, a := range l.Agents {
-		alive, err := l.opt.Runtime.Alive(a.Agent)
-		if a.PID == 0 || err != nil || alive {
-			continue
-		}
-		if told++; told > mournAtMost {
+// reportDead reports what is known about dead agents. After the removal this is no longer possible.
+func (l *Lab) reportDead(ctx context.Context) {
+	for i, a := range l.dead() {
+		if i == mostDeadReported {
 			l.opt.Progress.Note("and further agents are dead")
 			return
 		}
-		l.opt.Progress.Note("agent %s is dead; the end of its log: %s", a.Node, l.lastWords(ctx, a.Agent))
+		l.opt.Progress.Note("agent %s is dead; the end of its log: %s", a.Node, l.logTail(ctx, a))
 	}
+}
+
+// teardownTimeout bounds the removal of labs that this process works on.
+const teardownTimeout = time.Minute
+
+// RemoveGroup removes labs that this process has locked, also when the context has ended.
+func RemoveGroup(ctx context.Context, labs []*Lab) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), teardownTimeout)
+	defer cancel()
+	errs := make([]error, len(labs))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for i, l := range labs {
+		g.Go(func() error {
+			errs[i] = l.remove(ctx)
+			return nil
+		})
+	}
+	_ = g.Wait() // each lab has its own error
+	return errors.Join(errs...)
+}
+
+// DownAll removes labs by name, each with its group. A process that works on several of them is
+// interrupted only once: after a second interruption it would stop at once and leave them
+// behind.
+func DownAll(ctx context.Context, names []string, opt Options) ([]Removed, error) {
+	opt.asked = asked{}
+	removed, done := []Removed{}, map[string]bool{}
+	var errs []error
+	for _, name := range names {
+		members, err := opt.Store.members(name)
+		errs = append(errs, err)
+		for i, m := range append([]string{name}, members...) {
+			if done[m] {
+				continue
+			}
+			done[m] = true
+			r, err := Down(ctx, m, opt)
+			if err != nil {
+				errs = append(errs, err)
+			} else if i == 0 || !r.Nothing { // the process of the first may have removed the others
+				removed = append(removed, r)
+			}
+		}
+	}
+	return removed, errors.Join(errs...)
+}
+
+// asked are processes that were asked to end.
+type asked map[Process]bool
+
+// first reports whether a process was not asked before, and remembers that it is now. A nil
+// map remembers nothing.
+func (a asked) first(p Process) bool {
+	if a[p] {
+		return false
+	}
+	if a != nil {
+		a[p] = true
+	}
+	return true
 }
 
 // Down removes a lab by name, also one of another process. A process that works on it is asked
@@ -71,8 +124,7 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 		return Removed{}, err
 	}
 	lk, err := opt.Store.tryLock(name, false)
-	var busy *BusyError
-	evicted := errors.As(err, &busy)
+	_, evicted := errors.AsType[*BusyError](err)
 	var owner Process
 	if evicted {
 		lk, owner, err = evict(ctx, name, opt)
@@ -86,7 +138,7 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s was working on it and ended", owner))
 	}
 	if lk != nil {
-		err = errors.Join(err, lk.release())
+		err = errors.Join(err, lk.Close())
 	}
 	return out, err
 }
@@ -100,18 +152,19 @@ const (
 
 // evict interrupts the process that has locked a lab and waits until it releases the lock. It
 // kills a process that hangs. It returns the process for the report.
-func evict(ctx context.Context, name string, opt Options) (*lock, Process, error) {
+func evict(ctx context.Context, name string, opt Options) (*os.File, Process, error) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var owner Process
 	since, killed := time.Now(), false
 	for {
 		lk, err := opt.Store.tryLock(name, false)
-		var busy *BusyError
-		if !errors.As(err, &busy) {
+		busy, ok := errors.AsType[*BusyError](err)
+		if !ok {
 			return lk, owner, err
 		}
 		waited := time.Since(since)
+		err = nil
 		switch {
 		// The holder signs only after it has locked, and another process may lock after it: read the
 		// owner again each time.
@@ -122,12 +175,12 @@ func evict(ctx context.Context, name string, opt Options) (*lock, Process, error
 				err = signal(owner, name, unix.SIGTERM)
 			}
 		case waited > evictPatience+killPatience:
-			return nil, owner, err
+			return nil, owner, busy
 		case waited > evictPatience && !killed && owner.PID > 0 && owner.running():
 			killed = true
 			err = signal(owner, name, unix.SIGKILL)
 		}
-		if err != nil && !errors.As(err, &busy) {
+		if err != nil {
 			return nil, owner, err
 		}
 		select {
@@ -186,4 +239,57 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	}
 	out.Nothing = !folder && out.Namespaces == 0 && out.Containers == 0 && out.Processes == 0 && len(gone.Files) == 0
 	return out, opt.Store.removeDir(name)
+}
+
+// endRounds bounds the search for processes that start others while they are being stopped.
+const endRounds = 5
+
+// endProcesses stops the processes that the lab started and returns them.
+func endProcesses(ctx context.Context, name string) (ended []nodes.Proc, err error) {
+	for range endRounds {
+		found, err := kernel.Namespaces(name)
+		if err != nil {
+			return ended, err
+		}
+		inodes := make(map[uint64]bool, len(found))
+		for _, s := range found {
+			inodes[s.Inode] = true
+		}
+		procs, err := nodes.OfLab(name, inodes)
+		if err != nil || len(procs) == 0 {
+			return ended, err
+		}
+		if err := nodes.Terminate(ctx, procs); err != nil {
+			return ended, err
+		}
+		ended = append(ended, procs...)
+	}
+	return ended, fmt.Errorf("lab %q: processes keep appearing in its namespaces", name)
+}
+
+// inContainers returns the agents that are the first process of a container.
+func inContainers(agents []nodes.Agent) (procs []nodes.Proc) {
+	for _, a := range agents {
+		if a.ID != "" {
+			procs = append(procs, nodes.Proc{PID: a.PID, StartTime: a.StartTime, Comm: a.Node})
+		}
+	}
+	return procs
+}
+
+// leftAlone describes the processes that still run in namespaces that the lab no longer has.
+func leftAlone(lab string, held map[string][]int) (notes []string) {
+	for _, name := range slices.Sorted(maps.Keys(held)) {
+		var who []string
+		for _, pid := range held[name] {
+			if pid != os.Getpid() {
+				who = append(who, fmt.Sprintf("process %d (%q)", pid, nodes.NameOf(pid)))
+			}
+		}
+		if len(who) > 0 {
+			notes = append(notes, fmt.Sprintf("left alone in node %s: %s; the network there has lost its name and its links, and is gone when they end",
+				strings.TrimPrefix(name, lab+"."), shorten(who, 6)))
+		}
+	}
+	return notes
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,15 +61,10 @@ func EngineAt(host string) *Engine {
 // Host is the engine's address, as DOCKER_HOST has it.
 func (e *Engine) Host() string { return e.host }
 
-func (e *Engine) socket() string { return strings.TrimPrefix(e.host, "unix://") }
-
 // Check returns nil if the engine can run a lab's containers, else the reason. An error
 // that matches ErrNoEngine means that no engine answers.
 func (e *Engine) Check(ctx context.Context) error {
-	if err := e.reach(ctx); err != nil {
-		return err
-	}
-	_, err := e.info(ctx)
+	_, err := e.check(ctx)
 	return err
 }
 
@@ -101,15 +97,14 @@ func (e *Engine) reach(ctx context.Context) error {
 
 // dial finds causes that the client's own errors do not distinguish.
 func (e *Engine) dial(ctx context.Context) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", e.socket())
+	c, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(e.host, "unix://"))
 	if err == nil {
 		return c.Close()
 	}
 	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("may not use the Docker engine at %s: %w: run as root or as its owner, %s", e.host, unix.EACCES, wayOut)
 	}
-	why := "nobody listens"
+	why := "no process accepts connections there"
 	if errors.Is(err, fs.ErrNotExist) {
 		why = "there is no such socket"
 	} else if !errors.Is(err, unix.ECONNREFUSED) {
@@ -118,8 +113,11 @@ func (e *Engine) dial(ctx context.Context) error {
 	return fmt.Errorf("%w at %s (%s): start it (systemctl start docker), name its socket in %s, %s", ErrNoEngine, e.host, why, client.EnvOverrideHost, wayOut)
 }
 
-// info asks for the kind of engine and refuses one that cannot run a lab's containers.
-func (e *Engine) info(ctx context.Context) (system.Info, error) {
+// check asks for the kind of engine and refuses one that cannot run a lab's containers.
+func (e *Engine) check(ctx context.Context) (system.Info, error) {
+	if err := e.reach(ctx); err != nil {
+		return system.Info{}, err
+	}
 	info, err := e.api.Info(ctx)
 	if err != nil && strings.Contains(err.Error(), "client version") {
 		return info, fmt.Errorf("the Docker engine at %s refuses API %s, the newest that this netkvlab speaks: use a newer netkvlab, %s: %w", e.host, e.api.ClientVersion(), wayOut, err)
@@ -138,14 +136,7 @@ func (e *Engine) info(ctx context.Context) (system.Info, error) {
 
 // has looks for "name=NAME" among an engine's security options.
 func has(options []string, name string) bool {
-	for _, o := range options {
-		for _, part := range strings.Split(o, ",") {
-			if part == "name="+name {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(options, func(o string) bool { return slices.Contains(strings.Split(o, ","), "name="+name) })
 }
 
 // full explains a full disk, in whatever words the engine reports it.

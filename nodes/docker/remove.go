@@ -97,6 +97,7 @@ func (e *Engine) list(ctx context.Context, label string) ([]container.Summary, e
 	return all, nil
 }
 
+// removeAll tries to remove each container, and returns all errors.
 func (e *Engine) removeAll(ctx context.Context, all []container.Summary) error {
 	var g errgroup.Group
 	g.SetLimit(removeWorkers)
@@ -107,7 +108,7 @@ func (e *Engine) removeAll(ctx context.Context, all []container.Summary) error {
 			return nil
 		})
 	}
-	_ = g.Wait() // errors are in errs: each container is tried
+	_ = g.Wait()
 	return errors.Join(errs...)
 }
 

@@ -32,14 +32,14 @@ type Runtime struct {
 	mu      sync.Mutex
 	info    system.Info
 	ours    *agentImage
-	leashes map[string]*os.File // by container ID; held until the agent is stopped or we end
+	leashes []*os.File // of the agents; held until this process ends
 }
 
 var _ nodes.Housing = (*Runtime)(nil)
 
 // New makes the runtime of an engine. version goes onto labels.
 func New(e *Engine, version string) *Runtime {
-	return &Runtime{Engine: e, version: version, leashes: map[string]*os.File{}}
+	return &Runtime{Engine: e, version: version}
 }
 
 // Name is "docker".
@@ -48,19 +48,14 @@ func (r *Runtime) Name() string { return "docker" }
 // Prepare finds out whether the engine can run the lab, before anything of it is made,
 // and provides the images.
 func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
-	if err := r.reach(ctx); err != nil {
-		return err
-	}
-	info, err := r.Engine.info(ctx)
+	info, err := r.check(ctx)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.info = info
-	r.mu.Unlock()
 	if err := r.free(ctx, specs); err != nil {
 		return err
 	}
+	var ours *agentImage
 	seen := map[string]bool{}
 	for _, s := range specs {
 		if seen[s.Image] {
@@ -69,28 +64,17 @@ func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
 		seen[s.Image] = true
 		if s.Image != "" {
 			err = r.present(ctx, s.Image)
-		} else {
-			err = r.prepareOurs(ctx, s.Executable, info)
+		} else if ours, err = newAgentImage(s.Executable); err == nil {
+			err = r.ensure(ctx, ours, r.version, info)
+			ours.binary = nil // it is large, and only its name is needed from now on
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (r *Runtime) prepareOurs(ctx context.Context, executable string, info system.Info) error {
-	img, err := newAgentImage(executable)
-	if err != nil {
-		return err
-	}
-	if err := r.ensure(ctx, img, r.version, info); err != nil {
-		return err
-	}
-	img.binary = nil
 	r.mu.Lock()
-	r.ours = img
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.info, r.ours = info, ours
 	return nil
 }
 
@@ -151,11 +135,14 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	if err := folder(s); err != nil {
 		return a, err
 	}
-	var leash *os.File
 	if s.Leash {
-		if leash, err = tie(s); err != nil {
+		leash, err := holdLeash(s)
+		if err != nil {
 			return a, err
 		}
+		r.mu.Lock()
+		r.leashes = append(r.leashes, leash)
+		r.mu.Unlock()
 	}
 	made, err := r.api.ContainerCreate(ctx, config(s, ref, r.version), hostConfig(s, info), nil, nil, containerName(s.Lab, s.Node))
 	if errdefs.IsConflict(err) {
@@ -163,11 +150,6 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	}
 	if err != nil {
 		return a, full(err, info)
-	}
-	if leash != nil {
-		r.mu.Lock()
-		r.leashes[made.ID] = leash
-		r.mu.Unlock()
 	}
 	a = nodes.Agent{Node: s.Node, ID: made.ID, Socket: filepath.Join(s.Dir, socket)}
 	if err := r.api.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
@@ -178,27 +160,13 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 		return a, err
 	}
 	if a.PID = got.State.Pid; a.PID == 0 {
-		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.lastWords(ctx, made.ID))
+		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.log(ctx, made.ID))
 	}
 	a.StartTime, err = nodes.StartTime(a.PID)
 	if err == nil {
 		err = sameHost(a.PID, a.ID)
 	}
 	return a, err
-}
-
-// folder makes the one folder that the container sees, and gives it to the agent.
-func folder(s nodes.Spec) error {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return fmt.Errorf("make run directory: %w", err)
-	}
-	if err := os.Chmod(s.Dir, 0o700); err != nil {
-		return fmt.Errorf("make run directory private: %w", err)
-	}
-	if err := os.Chown(s.Dir, uidOf(s), uidOf(s)); err != nil {
-		return fmt.Errorf("give the agent its run directory: %w", err)
-	}
-	return nil
 }
 
 // sameHost makes sure that the engine's PID is that container's process on this host: for
@@ -230,36 +198,9 @@ func (r *Runtime) Versions(ctx context.Context) map[string]string {
 	return map[string]string{r.Name(): v.Version}
 }
 
-// NetnsOf is where the kernel shows the namespace of the container's first process.
-func (r *Runtime) NetnsOf(a nodes.Agent) string { return fmt.Sprintf("/proc/%d/ns/net", a.PID) }
-
-// Alive reports whether that very agent still runs.
-func (r *Runtime) Alive(a nodes.Agent) (bool, error) { return nodes.Alive(a) }
-
-// Exec runs a command beside the agent, in its network namespace, with this host's
-// files: an agent's image has no other command.
-func (r *Runtime) Exec(ctx context.Context, s nodes.ExecSpec) (int, error) { return nodes.Exec(ctx, s) }
-
-// Stop removes an agent's container.
-func (r *Runtime) Stop(ctx context.Context, a nodes.Agent) error {
-	if err := r.reach(ctx); err != nil {
-		return err
-	}
-	if err := r.removeOne(ctx, a.ID); err != nil {
-		return fmt.Errorf("stop agent %s: %w", a.Node, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f := r.leashes[a.ID]; f != nil {
-		delete(r.leashes, a.ID)
-		return f.Close()
-	}
-	return nil
-}
-
-// LastWords is the end of an agent's log in one line, and how the agent ended.
-func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
-	text := r.lastWords(ctx, a.ID)
+// LogTail is the end of an agent's log in one line, and how the agent ended.
+func (r *Runtime) LogTail(ctx context.Context, a nodes.Agent) string {
+	text := r.log(ctx, a.ID)
 	got, err := r.api.ContainerInspect(ctx, a.ID)
 	switch {
 	case err != nil || got.State == nil || got.State.Running:
@@ -270,10 +211,7 @@ func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
 	return text + fmt.Sprintf(" (exit code %d)", got.State.ExitCode)
 }
 
-// logTail is how much of a log goes into a message.
-const logTail = 400
-
-func (r *Runtime) lastWords(ctx context.Context, id string) string {
+func (r *Runtime) log(ctx context.Context, id string) string {
 	logs, err := r.api.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
 	if err != nil {
 		return err.Error()
@@ -283,12 +221,5 @@ func (r *Runtime) lastWords(ctx context.Context, id string) string {
 	if _, err := stdcopy.StdCopy(&b, &b, logs); err != nil {
 		return err.Error()
 	}
-	text := strings.Join(strings.Fields(b.String()), " ")
-	switch {
-	case text == "":
-		return "(empty)"
-	case len(text) > logTail:
-		return "..." + text[len(text)-logTail:]
-	}
-	return text
+	return nodes.Tail(b.String())
 }
