@@ -37,7 +37,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // exitCode maps an error to an exit code. An interruption comes before the errors that it
 // caused.
 func exitCode(err error) int {
-	var status exitStatus
+	status, exited := errors.AsType[exitStatus](err)
 	switch {
 	case err == nil:
 		return exitOK
@@ -45,7 +45,7 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.Is(err, errNotGood):
 		return exitNotGood
-	case errors.As(err, &status):
+	case exited:
 		return int(status)
 	case invalid(err):
 		return exitUsage
@@ -55,11 +55,8 @@ func exitCode(err error) int {
 
 // invalid reports a fault in the user's input: the command line, the scenario, or a file of it.
 func invalid(err error) bool {
-	var usage usageError
-	var scenario *scenarios.Error
-	var input *workload.InputError
-	var request trials.InvalidError
-	return errors.As(err, &usage) || errors.As(err, &scenario) || errors.As(err, &input) || errors.As(err, &request)
+	return errors.As(err, new(usageError)) || errors.As(err, new(*scenarios.Error)) ||
+		errors.As(err, new(*workload.InputError)) || errors.As(err, new(trials.InvalidError))
 }
 
 // printError prints an error once, with one line per joined error.
@@ -77,14 +74,14 @@ func printError(w io.Writer, err error) {
 
 // unread reports whether the reader of our output has closed it, as head(1) does.
 func unread(err error) bool {
-	var at *fs.PathError
-	return errors.As(err, &at) && at.Path == os.Stdout.Name() && errors.Is(at, unix.EPIPE)
+	at, ok := errors.AsType[*fs.PathError](err)
+	return ok && at.Path == os.Stdout.Name() && errors.Is(at, unix.EPIPE)
 }
 
 // flat splits joined errors. It does not split errors that contain others in their text.
 func flat(err error) []error {
 	var list interface{ Unwrap() []error }
-	if !errors.As(err, &list) || err.Error() != joined(list.Unwrap()) {
+	if !errors.As(err, &list) || err.Error() != errors.Join(list.Unwrap()...).Error() {
 		return []error{err}
 	}
 	var out []error
@@ -93,5 +90,3 @@ func flat(err error) []error {
 	}
 	return out
 }
-
-func joined(errs []error) string { return errors.Join(errs...).Error() }

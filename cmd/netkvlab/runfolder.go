@@ -24,8 +24,7 @@ const runsFolder = "netkvlab-runs"
 // giveBack removes it if it is still empty.
 func runFolder(out, name string) (folder string, giveBack func(), err error) {
 	if out == "" {
-		folder, giveBack, err = newRunFolder(fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
-		if err != nil {
+		if folder, giveBack, err = newRunFolder(name + time.Now().Format("-20060102-150405")); err != nil {
 			err = fmt.Errorf("run folder: %w", err)
 		}
 		return folder, giveBack, err
@@ -136,8 +135,7 @@ func tryWriting(dir string) error {
 
 // unwritable explains why a run's files cannot be written; nil stays nil.
 func unwritable(dir string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err // the name of the test file would not help the user
 	}
 	switch {

@@ -104,8 +104,7 @@ func runSweep(ctx context.Context, s *sweep.Sweep, f sweepFlags, p *printer, l *
 	if res != nil {
 		err = errors.Join(err, giveToCaller(out))
 	}
-	var changed *sweep.ChangedError
-	if errors.As(err, &changed) {
+	if errors.As(err, new(*sweep.ChangedError)) {
 		return usageError{err}
 	}
 	return errors.Join(showSweep(p, res, out), err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -171,18 +172,26 @@ func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs)
 		}
 		return leaveStanding(ctx, labs[0], opt, p)
 	}
-	// Before anything is built, since a run without results is useless.
+	return f.run(p, c, opt.Progress, func(o experiment.Options) (outcome *experiment.Outcome, err error) {
+		o.Notes = notes
+		err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
+			outcome, err = runExperiment(ctx, labs, o, opt)
+			return err
+		})
+		return outcome, err
+	})
+}
+
+// run calls work with a run folder for its results, and shows the outcome. The folder is checked
+// before anything is built, since a run without results is useless.
+func (f *runFlags) run(p *printer, c *trials.Cluster, progress *lab.Progress, work func(experiment.Options) (*experiment.Outcome, error)) error {
 	out, giveBack, err := runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
-	var outcome *experiment.Outcome
-	err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
-		outcome, err = runExperiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
-		return err
-	})
-	opt.Progress.Close()
+	outcome, err := work(experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Version: version, Progress: progress})
+	progress.Close()
 	return errors.Join(showOutcome(p, outcome, c.Scenario, f.strict), err)
 }
 
@@ -204,7 +213,6 @@ func leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options, p *printer)
 }
 
 func runExperiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
-	o.Version, o.Progress = version, opt.Progress
 	if rt, ok := opt.Runtime.(interface {
 		Versions(ctx context.Context) map[string]string
 	}); ok {
@@ -250,11 +258,16 @@ func runCommand(p *printer, l *labs) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := *standing.Scenario
-			outcome, runErr := runOn(cmd.Context(), standing, &s, f, opt)
-			detachErr := standing.Detach()
-			opt.Progress.Close()
-			return errors.Join(showOutcome(p, outcome, &s, f.strict), runErr, detachErr)
+			detach := sync.OnceValue(standing.Detach) // after an error, and before the outcome is shown
+			c, err := f.limit(*standing.Scenario)
+			if err != nil {
+				return errors.Join(err, detach())
+			}
+			err = f.run(p, c, opt.Progress, func(o experiment.Options) (*experiment.Outcome, error) {
+				outcome, err := runExperiment(cmd.Context(), []*lab.Lab{standing}, o, opt)
+				return outcome, errors.Join(err, detach())
+			})
+			return errors.Join(err, detach())
 		},
 	}
 	f.add(cmd)
@@ -262,21 +275,12 @@ func runCommand(p *printer, l *labs) *cobra.Command {
 	return cmd
 }
 
-// runOn runs an experiment on a standing lab, with its scenario limited by the flags.
-func runOn(ctx context.Context, l *lab.Lab, s *scenarios.Scenario, f runFlags, opt lab.Options) (*experiment.Outcome, error) {
-	if err := errors.Join(f.checkWorlds(), f.apply(s)); err != nil {
+// limit makes the cluster of a scenario that is limited by the flags.
+func (f *runFlags) limit(s scenarios.Scenario) (*trials.Cluster, error) {
+	if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
 		return nil, err
 	}
-	c, err := trials.New(s)
-	if err != nil {
-		return nil, err
-	}
-	out, giveBack, err := runFolder(f.out, s.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer giveBack()
-	return runExperiment(ctx, []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
+	return trials.New(&s)
 }
 
 func simCommand(p *printer) *cobra.Command {
@@ -302,15 +306,9 @@ topology on a virtual clock. Nothing of the host is touched, and the same seed g
 			if err != nil {
 				return err
 			}
-			out, giveBack, err := runFolder(f.out, s.Name)
-			if err != nil {
-				return err
-			}
-			defer giveBack()
-			progress := lab.NewProgress(p.stderr)
-			outcome, err := experiment.Simulate(cmd.Context(), experiment.Options{Cluster: c, Out: out, Version: version, Progress: progress})
-			progress.Close()
-			return errors.Join(showOutcome(p, outcome, s, f.strict), err)
+			return f.run(p, c, lab.NewProgress(p.stderr), func(o experiment.Options) (*experiment.Outcome, error) {
+				return experiment.Simulate(cmd.Context(), o)
+			})
 		},
 	}
 	f.add(cmd)

@@ -91,20 +91,18 @@ func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
 		}
 	}
 	for _, s := range specs {
-		if c := taken[containerName(s.Lab, s.Node)]; c != nil {
-			return takenError(s, c.ID, c.Image, c.Labels[labelLab])
+		name := containerName(s.Lab, s.Node)
+		c := taken[name]
+		if c == nil {
+			continue
 		}
+		if lab := c.Labels[labelLab]; lab != "" {
+			return fmt.Errorf("container %s is there already and belongs to lab %s: remove it with `netkvlab down %s`", name, lab, lab)
+		}
+		return fmt.Errorf("the name %s is taken by container %.12s (image %s), which netkvlab did not make and leaves alone: rename it (docker rename %s NEW), or choose another lab name",
+			name, c.ID, c.Image, name)
 	}
 	return nil
-}
-
-func takenError(s nodes.Spec, id, image, lab string) error {
-	name := containerName(s.Lab, s.Node)
-	if lab != "" {
-		return fmt.Errorf("container %s is there already and belongs to lab %s: remove it with `netkvlab down %s`", name, lab, lab)
-	}
-	return fmt.Errorf("the name %s is taken by container %.12s (image %s), which netkvlab did not make and leaves alone: rename it (docker rename %s NEW), or choose another lab name",
-		name, id, image, name)
 }
 
 // Start creates and starts a container. A call to the engine that has begun is not
