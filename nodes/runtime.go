@@ -14,6 +14,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -54,11 +55,7 @@ type Spec struct {
 // GOMAXPROCS is the environment variable that sets an agent's threads: many agents
 // share few cores, so one thread per core for each would be too many.
 func (s *Spec) GOMAXPROCS() string {
-	n := s.Threads
-	if n == 0 {
-		n = 2
-	}
-	return "GOMAXPROCS=" + strconv.Itoa(n)
+	return "GOMAXPROCS=" + strconv.Itoa(cmp.Or(s.Threads, 2))
 }
 
 // MakeDir makes the agent's run directory, for this user alone.

@@ -27,6 +27,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/nodes/docker"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -36,9 +37,9 @@ type Options struct {
 	Runtime  nodes.Runtime
 	Progress *Progress
 	Version  string
-	// Containers are those of this host's engine, for labs of any process. A lab may have been made
+	// Engine is this host's, for the containers of labs of any process. A lab may have been made
 	// with another engine than this one (sudo drops DOCKER_HOST), which is then used as well.
-	Containers Containers
+	Engine *docker.Engine
 	// Executable is the static binary of this program, which agents run.
 	Executable string
 	// Leash makes agents end with this process. Without it a lab can outlive the process.
@@ -74,9 +75,6 @@ func (l *Lab) Name() string { return l.Scenario.Name }
 // returns.
 func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err error) {
 	if err := preflight(ctx, c); err != nil {
-		return nil, err
-	}
-	if err := kernel.CheckMounts(); err != nil {
 		return nil, err
 	}
 	l := &Lab{Cluster: c, opt: opt}
@@ -149,7 +147,7 @@ func (l *Lab) writeDown() error {
 		err = renameio.WriteFile(store.scenario(name), text, 0o600)
 	}
 	if err == nil && rt == scenarios.RuntimeDocker {
-		err = renameio.WriteFile(store.engine(name), []byte(l.opt.Containers.Host()+"\n"), 0o600)
+		err = renameio.WriteFile(store.engine(name), []byte(l.opt.Engine.Host()+"\n"), 0o600)
 	}
 	if err != nil {
 		return err
@@ -168,7 +166,7 @@ func alreadyUp(ctx context.Context, name string, opt Options) error {
 	case err != nil:
 		return fmt.Errorf("there is a lab %q already: %w", name, err)
 	case info.Status == statusDamaged:
-		return &DamagedError{Lab: name, Parts: info.Damage}
+		return damagedError(name, info.Damage)
 	case len(info.Damage) > 0:
 		return fmt.Errorf("there is a lab %q already, of no use: %s", name, strings.Join(info.Damage, "; "))
 	}
@@ -251,7 +249,7 @@ func Attach(ctx context.Context, name string, opt Options) (_ *Lab, err error) {
 		}
 	}()
 	if damage := damaged(ctx, l.state, l.Plan); len(damage) > 0 {
-		return nil, &DamagedError{Lab: name, Parts: damage}
+		return nil, damagedError(name, damage)
 	}
 	if l.Fabric, err = kernel.Open(ctx, name, l.Plan, kernel.Options{}); err != nil {
 		return nil, err

@@ -62,7 +62,10 @@ func preflight(ctx context.Context, c *trials.Cluster) error {
 		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
 			c.Scenario.Name, len(c.Plan.Nodes), len(agentNodes(c)), need>>20, free>>20)
 	}
-	return notTooFast(ctx, c)
+	if err := notTooFast(ctx, c); err != nil {
+		return err
+	}
+	return kernel.CheckMounts()
 }
 
 // NeedRoot returns an error if this process cannot enter network namespaces. Even looking at

@@ -2,10 +2,14 @@ package lab
 
 import (
 	"bufio"
-	"context"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +17,7 @@ import (
 
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/nodes/docker"
 )
 
 func TestWhoIsLeftAloneIsNamed(t *testing.T) {
@@ -24,18 +29,39 @@ func TestWhoIsLeftAloneIsNamed(t *testing.T) {
 	}
 }
 
-// engine has one container, and checks on its removal whether its first process still runs.
+// engine has one container of a lab, and checks on its removal whether its first process still runs.
 type engine struct {
-	Containers
-	agent    nodes.Agent
-	wasAlive bool
+	lab                 string
+	agent               nodes.Agent
+	wasAlive, isRemoved bool
 }
 
-func (e *engine) Host() string { return "" }
+func (e *engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Api-Version", "1.41")
+	switch {
+	case r.Method == http.MethodDelete:
+		alive, err := nodes.Alive(e.agent)
+		e.wasAlive, e.isRemoved = alive || err != nil, true
+		w.WriteHeader(http.StatusNoContent)
+	case strings.HasSuffix(r.URL.Path, "/containers/json") && e.isRemoved:
+		_, _ = fmt.Fprint(w, "[]")
+	case strings.HasSuffix(r.URL.Path, "/containers/json"):
+		_, _ = fmt.Fprintf(w, `[{"Id": %q, "Labels": {"io.netkvlab.lab": %q}}]`, e.agent.ID, e.lab)
+	}
+}
 
-func (e *engine) Remove(context.Context, string, bool) (n int, err error) {
-	e.wasAlive, err = nodes.Alive(e.agent)
-	return 1, err
+// serve returns a client of an engine.
+func serve(t *testing.T, e *engine) *docker.Engine {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(e)
+	require.NoError(t, s.Listener.Close())
+	s.Listener = l
+	s.Start()
+	t.Cleanup(s.Close)
+	return docker.EngineAt("unix://" + path)
 }
 
 func TestAContainersAgentIsAskedBeforeItIsRemoved(t *testing.T) {
@@ -48,9 +74,9 @@ func TestAContainersAgentIsAskedBeforeItIsRemoved(t *testing.T) {
 	require.True(t, lines.Scan())
 	start, err := nodes.StartTime(cmd.Process.Pid)
 	require.NoError(t, err)
-	e := &engine{agent: nodes.Agent{Node: "p0", PID: cmd.Process.Pid, StartTime: start, ID: "0123"}}
 	name := fmt.Sprintf("t%d-asked", os.Getpid())
-	opt := Options{Store: Store{Root: t.TempDir()}, Containers: e}
+	e := &engine{lab: name, agent: nodes.Agent{Node: "p0", PID: cmd.Process.Pid, StartTime: start, ID: "0123"}}
+	opt := Options{Store: Store{Root: t.TempDir()}, Engine: serve(t, e)}
 	lk, err := opt.Store.tryLock(name, true)
 	require.NoError(t, err)
 	require.NoError(t, opt.Store.save(&State{Format: stateFormat, Lab: name, Phase: PhaseReady, Runtime: "docker", Agents: []nodes.Agent{e.agent}}))

@@ -193,10 +193,7 @@ func (s Store) members(name string) ([]string, error) {
 // Engine returns the address of the engine of a lab's containers, as it was when the lab was
 // made; empty for a lab without containers, and if it is not known.
 func (s Store) Engine(lab string) string {
-	host, err := os.ReadFile(s.engine(lab))
-	if err != nil {
-		return ""
-	}
+	host, _ := os.ReadFile(s.engine(lab))
 	return strings.TrimSpace(string(host))
 }
 
@@ -244,20 +241,12 @@ func (s Store) tryLock(lab string, create bool) (*os.File, error) {
 			}
 			return nil, fmt.Errorf("lock the folder of lab %q: %w", lab, err)
 		}
-		if s.stillThere(lab, f) {
+		locked, errLocked := f.Stat()
+		if there, err := os.Stat(s.dir(lab)); errors.Join(err, errLocked) == nil && os.SameFile(locked, there) {
 			return f, nil
 		}
 		_ = f.Close() // the previous holder has removed the folder that we locked
 	}
-}
-
-func (s Store) stillThere(lab string, f *os.File) bool {
-	a, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	b, err := os.Stat(s.dir(lab))
-	return err == nil && os.SameFile(a, b)
 }
 
 // removeDir deletes the lab's folder, and the folder of all labs when it was the last.
