@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,18 +57,15 @@ func (p *Process) Name() string { return "process" }
 
 // Start starts an agent. Its run directory then holds the socket, the log and a link
 // named kvagent to the binary, which gives the process its name.
-func (p *Process) Start(ctx context.Context, s Spec) (Agent, error) {
+func (p *Process) Start(ctx context.Context, s Spec) (_ Agent, err error) {
 	if err := ctx.Err(); err != nil {
 		return Agent{}, err
 	}
-	a, err := p.start(s)
-	if err != nil {
-		return Agent{}, fmt.Errorf("start agent %s of lab %s: %w", s.Node, s.Lab, err)
-	}
-	return a, nil
-}
-
-func (p *Process) start(s Spec) (Agent, error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start agent %s of lab %s: %w", s.Node, s.Lab, err)
+		}
+	}()
 	link, err := prepareDir(s)
 	if err != nil {
 		return Agent{}, err
@@ -117,10 +114,7 @@ func prepareDir(s Spec) (string, error) {
 		return "", err
 	}
 	link := filepath.Join(s.Dir, agentName)
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("replace link to the binary: %w", err)
-	}
-	if err := os.Symlink(s.Executable, link); err != nil {
+	if err := renameio.Symlink(s.Executable, link); err != nil {
 		return "", fmt.Errorf("link to the binary: %w", err)
 	}
 	return link, nil
@@ -181,8 +175,11 @@ func Exec(ctx context.Context, s ExecSpec) (int, error) {
 		stop()
 	}
 	code := 0
-	if cmd.ProcessState != nil {
-		code = exitCode(cmd.ProcessState)
+	if state := cmd.ProcessState; state != nil {
+		code = state.ExitCode()
+		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			code = 128 + int(ws.Signal())
+		}
 		_, exited := errors.AsType[*exec.ExitError](err)
 		if exited || errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil {
 			err = ctx.Err()
@@ -192,13 +189,6 @@ func Exec(ctx context.Context, s ExecSpec) (int, error) {
 		return code, fmt.Errorf("exec in %s: %w", s.Node, err)
 	}
 	return code, nil
-}
-
-func exitCode(s *os.ProcessState) int {
-	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
-		return 128 + int(ws.Signal())
-	}
-	return s.ExitCode()
 }
 
 // forward passes signals on until stop, which joins it.

@@ -50,32 +50,24 @@ func (l *labs) standing(name string) (lab.Options, error) {
 	return l.with(engine, runtime, false)
 }
 
-func (l *labs) with(engine *docker.Engine, runtime string, leash bool) (lab.Options, error) {
+func (l *labs) with(engine *docker.Engine, runtime string, leash bool) (opt lab.Options, err error) {
 	if err := lab.NeedRoot(); err != nil {
-		return lab.Options{}, err
-	}
-	rt, err := newRuntime(runtime, engine)
-	if err != nil {
-		return lab.Options{}, err
+		return opt, err
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return lab.Options{}, fmt.Errorf("find this program's own file: %w", err)
+		return opt, fmt.Errorf("find this program's own file: %w", err)
 	}
-	return lab.Options{
-		Store: l.store, Runtime: rt, Progress: lab.NewProgress(l.stderr), Version: version, Executable: self, Leash: leash,
-		Engine: engine,
-	}, nil
-}
-
-func newRuntime(name string, engine *docker.Engine) (nodes.Runtime, error) {
-	switch name {
+	opt = lab.Options{Store: l.store, Engine: engine, Progress: lab.NewProgress(l.stderr), Version: version, Executable: self, Leash: leash}
+	switch runtime {
 	case "", scenarios.RuntimeProcess:
-		return nodes.NewProcess()
+		opt.Runtime, err = nodes.NewProcess()
 	case scenarios.RuntimeDocker:
-		return docker.New(engine, version), nil
+		opt.Runtime = docker.New(engine, version)
+	default:
+		err = usagef("runtime: must be process or docker, got %q", runtime)
 	}
-	return nil, usagef("runtime: must be process or docker, got %q", name)
+	return opt, err
 }
 
 // command is a command's work with the options for all labs of the host.

@@ -154,43 +154,31 @@ func sudoCaller(getenv func(string) string) (uid, gid int, ok bool) {
 	return uid, gid, errUID == nil && errGID == nil && uid > 0
 }
 
-// giveToCaller makes the user who called sudo the owner of a folder with results.
+// giveToCaller makes the user who called sudo the owner of a run folder, and of the netkvlab-runs
+// that the run may have made, if the parent folder is theirs. Otherwise, after a first `sudo
+// netkvlab up`, later runs without sudo could not write there.
 func giveToCaller(folder string) error {
 	uid, gid, ok := sudoCaller(os.Getenv)
 	if !ok || os.Geteuid() != 0 {
 		return nil
 	}
-	if err := handOver(folder, uid, gid); err != nil {
+	top, err := filepath.Abs(folder)
+	above := filepath.Dir(top)
+	if err == nil && filepath.Base(above) == runsFolder && ownedBy(above, 0) && ownedBy(filepath.Dir(above), uid) {
+		err = os.Lchown(above, uid, gid)
+	}
+	if err == nil && ownedBy(above, uid) {
+		err = filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				err = os.Lchown(path, uid, gid)
+			}
+			return err
+		})
+	}
+	if err != nil {
 		return fmt.Errorf("hand over the run folder: %w", err)
 	}
 	return nil
-}
-
-// handOver makes a user the owner of a run folder, and of the netkvlab-runs that the run may
-// have made, if the parent folder is theirs. Otherwise, after a first `sudo netkvlab up`, later
-// runs without sudo could not write there.
-func handOver(folder string, uid, gid int) error {
-	top, err := filepath.Abs(folder)
-	if err != nil {
-		return err
-	}
-	if above := filepath.Dir(top); filepath.Base(above) == runsFolder && !ownedBy(above, uid) {
-		if !ownedBy(filepath.Dir(above), uid) || !ownedBy(above, 0) {
-			return nil
-		}
-		if err := os.Lchown(above, uid, gid); err != nil {
-			return err
-		}
-	}
-	if !ownedBy(filepath.Dir(top), uid) {
-		return nil
-	}
-	return filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = os.Lchown(path, uid, gid)
-		}
-		return err
-	})
 }
 
 // ownedBy does not follow symbolic links: it checks the owner of the link itself.

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,7 @@ type Engine struct {
 // NewEngine takes the engine that DOCKER_HOST names, else the one on Docker's default
 // socket. It does not dial; an error appears at the first request.
 func NewEngine(getenv func(string) string) *Engine {
-	e := &Engine{host: client.DefaultDockerHost}
-	if h := getenv(client.EnvOverrideHost); h != "" {
-		e.host = h
-	}
+	e := &Engine{host: cmp.Or(getenv(client.EnvOverrideHost), client.DefaultDockerHost)}
 	if !strings.HasPrefix(e.host, "unix:///") {
 		e.broken = fmt.Errorf("%s is %q: containers need an engine on this host, as in unix:///var/run/docker.sock; unset it, %s",
 			client.EnvOverrideHost, e.host, wayOut)
@@ -58,19 +56,10 @@ func NewEngine(getenv func(string) string) *Engine {
 }
 
 // EngineAt is the engine of that address, as DOCKER_HOST would have it.
-func EngineAt(host string) *Engine {
-	return NewEngine(func(string) string { return host })
-}
+func EngineAt(host string) *Engine { return NewEngine(func(string) string { return host }) }
 
 // Host is the engine's address, as DOCKER_HOST has it.
 func (e *Engine) Host() string { return e.host }
-
-// Check returns nil if the engine can run a lab's containers, else the reason. An error
-// that matches ErrNoEngine means that no engine answers.
-func (e *Engine) Check(ctx context.Context) error {
-	_, err := e.check(ctx)
-	return err
-}
 
 // reach makes sure that an engine answers and that its API is not too old. An error
 // that matches ErrNoEngine means that no engine answers.
@@ -117,8 +106,9 @@ func (e *Engine) dial(ctx context.Context) error {
 	return fmt.Errorf("%w at %s (%s): start it (systemctl start docker), name its socket in %s, %s", ErrNoEngine, e.host, why, client.EnvOverrideHost, wayOut)
 }
 
-// check asks for the kind of engine and refuses one that cannot run a lab's containers.
-func (e *Engine) check(ctx context.Context) (system.Info, error) {
+// Check asks for the engine's settings and refuses one that cannot run a lab's containers. An
+// error that matches ErrNoEngine means that no engine answers.
+func (e *Engine) Check(ctx context.Context) (system.Info, error) {
 	if err := e.reach(ctx); err != nil {
 		return system.Info{}, err
 	}
@@ -174,7 +164,7 @@ func (e *Engine) Labs(ctx context.Context) ([]string, error) {
 	if err := e.reach(ctx); err != nil {
 		return nil, absent(err)
 	}
-	all, err := e.list(ctx, labelLab)
+	all, err := e.list(ctx, "label", labelLab)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +182,7 @@ func (e *Engine) Count(ctx context.Context, lab string) (int, error) {
 	if err := e.reach(ctx); err != nil {
 		return 0, err
 	}
-	all, err := e.list(ctx, labelLab+"="+lab)
+	all, err := e.list(ctx, "label", labelLab+"="+lab)
 	return len(all), err
 }
 
@@ -205,7 +195,7 @@ func (e *Engine) Remove(ctx context.Context, lab string, unsure bool) (int, erro
 	}
 	removed := 0
 	for round := range removeRounds {
-		all, err := e.list(ctx, labelLab+"="+lab)
+		all, err := e.list(ctx, "label", labelLab+"="+lab)
 		if err != nil {
 			return removed, err
 		}
@@ -227,10 +217,11 @@ func (e *Engine) Remove(ctx context.Context, lab string, unsure bool) (int, erro
 	return removed, fmt.Errorf("containers of lab %q keep appearing", lab)
 }
 
-func (e *Engine) list(ctx context.Context, label string) ([]container.Summary, error) {
-	all, err := e.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", label))})
+// list lists containers, running or not, by a property (label or name) that they have.
+func (e *Engine) list(ctx context.Context, property, value string) ([]container.Summary, error) {
+	all, err := e.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg(property, value))})
 	if err != nil {
-		return nil, fmt.Errorf("list containers labelled %s: %w", label, err)
+		return nil, fmt.Errorf("list containers with %s %s: %w", property, value, err)
 	}
 	return all, nil
 }

@@ -22,14 +22,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/pkg/stdcopy"
 
@@ -53,9 +51,7 @@ type Runtime struct {
 var _ nodes.Housing = (*Runtime)(nil)
 
 // New makes the runtime of an engine. version goes onto labels.
-func New(e *Engine, version string) *Runtime {
-	return &Runtime{Engine: e, version: version}
-}
+func New(e *Engine, version string) *Runtime { return &Runtime{Engine: e, version: version} }
 
 // Name is "docker".
 func (r *Runtime) Name() string { return "docker" }
@@ -63,7 +59,7 @@ func (r *Runtime) Name() string { return "docker" }
 // Prepare finds out whether the engine can run the lab, before anything of it is made,
 // and provides the images.
 func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
-	info, err := r.check(ctx)
+	info, err := r.Check(ctx)
 	if err != nil {
 		return err
 	}
@@ -95,9 +91,9 @@ func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
 
 // free makes sure that no other container has a name that we need.
 func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
-	all, err := r.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "netkvlab"))})
+	all, err := r.list(ctx, "name", "netkvlab")
 	if err != nil {
-		return fmt.Errorf("list containers: %w", err)
+		return err
 	}
 	taken := map[string]*container.Summary{}
 	for i := range all {
@@ -186,7 +182,7 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 // example an engine in a virtual machine has other PIDs. The process's control
 // group has the container's ID from the start; its environment comes later.
 func sameHost(pid int, id string) error {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err == nil && !bytes.Contains(b, []byte(id)) {
 		err = errors.New("it is another process")
 	}
