@@ -78,14 +78,13 @@ func lineage() map[int]bool {
 // OfLab lists the processes that this package started for a lab, by PID: its agents, and
 // commands of Exec in the network namespaces with these inode numbers.
 //
-// Agents are recognised by the command and the environment that they were started with. So
-// they are also found in a namespace that has no name, or has one only in another mount
-// namespace; but not in the caller's own, unless that is one of the lab's.
+// Agents are recognised by the command and the environment that they were started with. So they
+// are also found in a namespace that has no name, or has one only in another mount namespace; but
+// not in the caller's own, unless that is one of the lab's.
 //
-// If the caller runs in the lab itself, the caller, its ancestors and all commands in its
-// namespace are left out: the shell that Exec started, and what its output is piped into.
-// Processes that end during the search are left out, and those whose namespace the caller may
-// not see; root may see all.
+// Left out are processes that end during the search, and those whose namespace the caller may not
+// see (root may see all). If the caller runs in the lab itself, it, its ancestors and all commands
+// in its namespace are left out: the shell that Exec started, and what its output is piped into.
 func OfLab(lab string, inodes map[uint64]bool) ([]Proc, error) {
 	var here unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &here); err != nil {
@@ -97,7 +96,7 @@ func OfLab(lab string, inodes map[uint64]bool) ([]Proc, error) {
 	return pick(found, lab, lineage(), here.Ino), err
 }
 
-// pick selects a lab's own processes, by lineage and network namespace of the caller.
+// pick selects a lab's own processes, by the lineage and the network namespace of the caller.
 func pick(procs []Proc, lab string, lineage map[int]bool, here uint64) (own []Proc) {
 	for _, p := range procs {
 		if p.Lab == lab && (p.Agent || !lineage[p.PID] && p.Netns != here) {
@@ -138,9 +137,7 @@ func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 	return out, nil
 }
 
-func vanished(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH)
-}
+func vanished(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ESRCH) }
 
 // calledAs is a process's first argument; empty when it cannot be read.
 func calledAs(pid int) string {

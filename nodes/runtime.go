@@ -34,11 +34,9 @@ type Spec struct {
 	// Executable is the absolute path of the binary. It is run under the name kvagent
 	// with Args (its command, if it has several), then --socket SOCKET --node NODE.
 	Executable string
-	Args       []string
-	Env        []string // added to the clean environment
-	// Threads is how many threads of an agent may compute at once (GOMAXPROCS); 0 means
-	// two. Where there are many agents, one is cheaper: waking a second thread takes longer
-	// than most of its work.
+	Args, Env  []string // Env is added to the clean environment
+	// Threads is how many threads of an agent may compute at once (GOMAXPROCS); 0 means two. Where
+	// there are many agents, one is cheaper: waking a second takes longer than most of its work.
 	Threads int
 	// Image is the container image of the user's own agent; it is never pulled.
 	// Empty: an image made of Executable. The process runtime uses none.
@@ -46,9 +44,9 @@ type Spec struct {
 	// NetAdmin means that the agent needs CAP_NET_ADMIN in its namespace, for example for
 	// a congestion control that the kernel does not allow to every process.
 	NetAdmin bool
-	// Leash makes the agent end when this process ends for any reason: the agent
-	// holds the read end of a pipe whose write end only this process has.
-	// It is the only descriptor an agent inherits beside its standard three.
+	// Leash makes the agent end when this process ends for any reason: the agent holds the read end
+	// of a pipe whose write end only this process has. It inherits no other descriptor beside its
+	// standard three.
 	Leash bool
 }
 

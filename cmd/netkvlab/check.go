@@ -117,11 +117,7 @@ host carries, in some eight seconds, and saves it: scale.rate: auto then goes by
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if measure {
-				c, err := l.calibrate(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return show(p, c, func(w io.Writer, c *host.Calibration) error { return c.Print(w) })
+				return calibrateHost(cmd.Context(), p, l)
 			}
 			r := doctor.Examine(cmd.Context(), docker.NewEngine(os.Getenv))
 			if err := show(p, r, func(w io.Writer, r *doctor.Report) error { return r.Print(w) }); err != nil {
@@ -134,18 +130,21 @@ host carries, in some eight seconds, and saves it: scale.rate: auto then goes by
 	return cmd
 }
 
-// calibrate measures what this host carries, and saves it.
-func (l *labs) calibrate(ctx context.Context) (*host.Calibration, error) {
+// calibrateHost measures what this host carries, saves and prints it.
+func calibrateHost(ctx context.Context, p *printer, l *labs) error {
 	if err := lab.NeedRoot(); err != nil {
-		return nil, err
+		return err
 	}
-	progress := lab.NewProgress(l.stderr)
+	progress := lab.NewProgress(p.stderr)
 	c, err := calibrate.Measure(ctx, func(what string) { progress.Phase("%s", what) })
 	progress.Close()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return c, c.Save(l.calibration)
+	if err := c.Save(l.calibration); err != nil {
+		return err
+	}
+	return show(p, c, func(w io.Writer, c *host.Calibration) error { return c.Print(w) })
 }
 
 func versionCommand(p *printer) *cobra.Command {

@@ -21,8 +21,8 @@ import (
 // Info is one line of `netkvlab ps`.
 type Info struct {
 	Lab string `json:"lab"`
-	// Status: building, ready, running, removing; left (its process died), damaged
-	// (parts are missing) or unknown (no readable state).
+	// Status: building, ready, running, removing; left (its process died), damaged (parts are
+	// missing) or unknown (no readable state).
 	Status     string `json:"status"`
 	Runtime    string `json:"runtime,omitempty"`
 	Namespaces int    `json:"namespaces"`
@@ -328,18 +328,14 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 	}
 	plan := c.Plan
 	d.Scale = plan.Scale
-	agents := map[string]nodes.Agent{}
-	for _, a := range st.Agents {
-		agents[a.Node] = a
-	}
 	for i := range plan.Nodes {
 		n := &plan.Nodes[i]
 		nd := NodeDetail{Node: n.Name, Namespace: name + "." + n.Name, Addresses: []string{}}
 		for _, a := range n.Addrs {
 			nd.Addresses = append(nd.Addresses, a.String())
 		}
-		if a, ok := agents[n.Name]; ok {
-			nd.Agent = askAgent(ctx, a)
+		if i := slices.IndexFunc(st.Agents, func(a nodes.Agent) bool { return a.Node == n.Name }); i >= 0 {
+			nd.Agent = askAgent(ctx, st.Agents[i])
 		}
 		d.Nodes = append(d.Nodes, nd)
 	}

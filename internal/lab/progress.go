@@ -22,11 +22,10 @@ type Progress struct {
 	now   func() time.Time
 }
 
-// plainEvery is the least time between lines of one phase without a terminal.
-const plainEvery = 10 * time.Second
-
-// redrawEvery is the least time between rewrites of the terminal line.
-const redrawEvery = 100 * time.Millisecond
+const (
+	plainEvery  = 10 * time.Second       // the least time between lines of one phase without a terminal
+	redrawEvery = 100 * time.Millisecond // the least time between rewrites of the terminal line
+)
 
 // NewProgress writes to w. It detects whether w is a terminal.
 func NewProgress(w io.Writer) *Progress {
@@ -38,9 +37,7 @@ func NewProgress(w io.Writer) *Progress {
 }
 
 // Phase reports that a phase begins.
-func (p *Progress) Phase(format string, args ...any) {
-	p.print(true, fmt.Sprintf(format, args...))
-}
+func (p *Progress) Phase(format string, args ...any) { p.print(true, fmt.Sprintf(format, args...)) }
 
 // Step reports how far a phase has come: done of total, and the time left if known.
 func (p *Progress) Step(phase string, done, total int, left time.Duration) {

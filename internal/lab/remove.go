@@ -146,10 +146,8 @@ func Down(ctx context.Context, name string, opt Options) (Removed, error) {
 }
 
 const (
-	// evictPatience is how long an interrupted netkvlab may take to clean up.
-	evictPatience = 20 * time.Second
-	// killPatience is how long the kernel may then take to end it.
-	killPatience = 2 * time.Second
+	evictPatience = 20 * time.Second // for an interrupted netkvlab to clean up
+	killPatience  = 2 * time.Second  // for the kernel to end it then
 )
 
 // evict interrupts the process that has locked a lab and waits until it releases the lock. It
@@ -212,9 +210,7 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	if err != nil && !errors.Is(err, ErrNotUp) && !errors.Is(err, fs.ErrNotExist) {
 		out.Notes = append(out.Notes, fmt.Sprintf("%v; went by the kernel's state instead", err))
 	}
-	_, statErr := os.Stat(opt.Store.dir(name))
-	folder := statErr == nil
-
+	_, errFolder := os.Stat(opt.Store.dir(name))
 	if st != nil {
 		// Otherwise the engine kills them at once, and they have no time to clean up.
 		if err := nodes.Ask(ctx, inContainers(st.Agents)); err != nil {
@@ -239,7 +235,7 @@ func remove(ctx context.Context, name string, opt Options) (Removed, error) {
 	if err := errors.Join(errDock, errProc, errNet); err != nil {
 		return out, fmt.Errorf("remove lab %q: %w", name, err)
 	}
-	out.Nothing = !folder && out.Namespaces == 0 && out.Containers == 0 && out.Processes == 0 && len(gone.Files) == 0
+	out.Nothing = errFolder != nil && out.Namespaces == 0 && out.Containers == 0 && out.Processes == 0 && len(gone.Files) == 0
 	return out, opt.Store.removeDir(name)
 }
 
@@ -361,9 +357,7 @@ func (o Options) removeContainers(ctx context.Context, name string, st *State) (
 	unsure := known && (st == nil || st.Phase == PhaseBuilding)
 	n, err := o.ask(name, func(e *docker.Engine) (int, error) { return e.Remove(ctx, name, unsure) })
 	switch {
-	case err == nil:
-		return n, nil
-	case known:
+	case err != nil && known:
 		return n, fmt.Errorf("its containers' processes have ended, but not their records: when the engine answers again, `netkvlab down %s` removes those too; if it never will, delete %s: %w",
 			name, o.Store.dir(name), err)
 	case st != nil || errors.Is(err, docker.ErrNoEngine):

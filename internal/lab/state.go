@@ -39,8 +39,7 @@ type State struct {
 	Version string    `json:"version"`
 	Created time.Time `json:"created"`
 	Phase   Phase     `json:"phase"`
-	// Group is the first lab of this lab's group, which runs trials in parallel; empty for a single
-	// lab.
+	// Group is the first lab of this lab's group, which runs trials in parallel; empty if it is alone.
 	Group   string `json:"group,omitempty"`
 	Runtime string `json:"runtime"`
 	// Owner is the process that builds, runs or removes the lab; zero if none does.

@@ -23,17 +23,13 @@ const (
 )
 
 const (
-	// memoryLimit is some twenty times what an agent has been seen to use.
-	memoryLimit = 512 << 20
-	// pidsLimit counts threads; an agent has about ten.
-	pidsLimit = 256
-	// nobody is a user without files on the host. Other images use 65532 for it, too.
-	nobody    = 65532
-	logLimit  = "1m"
-	socket    = "control.sock" // in Spec.Dir
-	leashFile = "leash"        // in Spec.Dir
-	// leashEnv is the variable with the path of a file that the starter has locked: see holdLeash.
-	leashEnv = "NETKVLAB_LEASH_FILE"
+	memoryLimit = 512 << 20 // some twenty times what an agent has been seen to use
+	pidsLimit   = 256       // counts threads; an agent has about ten
+	nobody      = 65532     // a user without files on the host; other images use this number, too
+	logLimit    = "1m"
+	socket      = "control.sock"        // in Spec.Dir
+	leashFile   = "leash"               // in Spec.Dir
+	leashEnv    = "NETKVLAB_LEASH_FILE" // the path of a file that the starter has locked: see holdLeash
 )
 
 // containerName shows the container's lab and node; only the labels are reliable.

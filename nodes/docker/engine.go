@@ -22,12 +22,9 @@ import (
 )
 
 const (
-	// minAPI is the API of Docker 20.10, the oldest engine that is tested.
-	minAPI = "1.41"
-	// minEngine is minAPI in words.
-	minEngine = "20.10"
-	// answerWithin bounds how long an engine may take to say who it is.
-	answerWithin = 10 * time.Second
+	minAPI       = "1.41"           // of the oldest engine that is tested,
+	minEngine    = "20.10"          // which is this one
+	answerWithin = 10 * time.Second // for an engine to say who it is
 	wayOut       = "or use --runtime process, which needs no engine"
 )
 
@@ -142,12 +139,9 @@ func full(err error, info system.Info) error {
 }
 
 const (
-	// removeWorkers bounds how many containers are removed at once.
-	removeWorkers = 4
-	// removeRounds bounds the search for containers that appear while others are removed.
-	removeRounds = 10
-	// settle is how long a container may take to appear if its maker was killed while
-	// making it.
+	removeWorkers = 4  // containers that are removed at once
+	removeRounds  = 10 // bounds the search for containers that appear while others are removed
+	// settle is how long a container may take to appear if its maker was killed while making it.
 	settle = 500 * time.Millisecond
 )
 

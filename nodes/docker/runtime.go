@@ -1,15 +1,13 @@
 // Package docker runs agents as containers of a local Docker engine.
 //
-// An agent's container has none of Docker's networks. It starts in an empty network
-// namespace, which the fabric adopts and in which it creates the links. So a container's
-// packets take the same path as a process's. The image is made here from netkvlab's own
-// static binary and loaded; nothing is ever pulled. Everything has labels, and
-// removal goes by the labels alone.
+// An agent's container has none of Docker's networks. It starts in an empty network namespace,
+// which the fabric adopts and in which it creates the links. So a container's packets take the
+// same path as a process's. The image is made here from netkvlab's own static binary and loaded;
+// nothing is ever pulled. Everything has labels, and removal goes by the labels alone.
 //
-// The engine is needed to start and to remove containers, not while a lab runs: the kernel
-// knows whether an agent is alive, and a command runs in a node's namespace as it
-// does beside a process. So an engine that is killed in the middle of a run
-// does no harm until the lab is removed.
+// The engine is needed to start and to remove containers, not while a lab runs: the kernel knows
+// whether an agent is alive, and a command runs in a node's namespace as it does beside a process.
+// So an engine that is killed in the middle of a run does no harm until the lab is removed.
 //
 // Start reading at Runtime. container.go defines what a container may do; docs/security.md
 // has it as a table.
@@ -118,20 +116,17 @@ func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
 
 // Start creates and starts a container. A call to the engine that has begun is not
 // cancelled: otherwise it could leave an unknown container behind.
-func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (nodes.Agent, error) {
+func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err error) {
 	if err := ctx.Err(); err != nil {
-		return nodes.Agent{}, err
+		return a, err
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
-	a, err := r.start(call, s)
-	if err != nil {
-		return nodes.Agent{}, fmt.Errorf("start container %s: %w", containerName(s.Lab, s.Node), err)
-	}
-	return a, nil
-}
-
-func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start container %s: %w", containerName(s.Lab, s.Node), err)
+		}
+	}()
 	r.mu.Lock()
 	info, ref := r.info, s.Image
 	if ref == "" && r.ours != nil {
@@ -171,11 +166,10 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	if a.PID = got.State.Pid; a.PID == 0 {
 		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.log(ctx, made.ID))
 	}
-	a.StartTime, err = nodes.StartTime(a.PID)
-	if err == nil {
-		err = sameHost(a.PID, a.ID)
+	if a.StartTime, err = nodes.StartTime(a.PID); err != nil {
+		return a, err
 	}
-	return a, err
+	return a, sameHost(a.PID, a.ID)
 }
 
 // sameHost makes sure that the engine's PID is that container's process on this host: for
@@ -197,14 +191,12 @@ func sameHost(pid int, id string) error {
 func (r *Runtime) Versions(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	if r.reach(ctx) != nil {
-		return nil
+	if r.reach(ctx) == nil {
+		if v, err := r.api.ServerVersion(ctx); err == nil {
+			return map[string]string{r.Name(): v.Version}
+		}
 	}
-	v, err := r.api.ServerVersion(ctx)
-	if err != nil {
-		return nil
-	}
-	return map[string]string{r.Name(): v.Version}
+	return nil
 }
 
 // LogTail is the end of an agent's log in one line, and how the agent ended.
