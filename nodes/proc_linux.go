@@ -131,7 +131,8 @@ func find(want func(pid int, inode uint64) bool) ([]Proc, error) {
 			return nil, err
 		}
 		out = append(out, Proc{
-			PID: p.PID, StartTime: s.Starttime, Comm: s.Comm, Lab: environ(p.PID, labEnv), Netns: st.Ino, Agent: calledAs(p.PID) == agentName,
+			PID: p.PID, StartTime: s.Starttime, Comm: s.Comm,
+			Lab: environ(p.PID, labEnv), Netns: st.Ino, Agent: calledAs(p.PID) == agentName,
 		})
 	}
 	return out, nil

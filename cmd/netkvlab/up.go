@@ -185,7 +185,8 @@ func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs)
 
 // run calls work with a run folder for its results, and shows the outcome. The folder is checked
 // before anything is built, since a run without results is useless.
-func (f *runFlags) run(p *printer, c *trials.Cluster, progress *lab.Progress, work func(experiment.Options) (*experiment.Outcome, error)) error {
+func (f *runFlags) run(p *printer, c *trials.Cluster, progress *lab.Progress,
+	work func(experiment.Options) (*experiment.Outcome, error)) error {
 	out, giveBack, err := runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
