@@ -3,7 +3,9 @@ package nodes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"os/signal"
@@ -108,8 +110,18 @@ func start(t *testing.T, p *Process, s Spec) (Agent, seen) {
 	t.Helper()
 	a, err := p.Start(t.Context(), s)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Stop(context.Background(), a)) })
+	t.Cleanup(func() { stop(t, a) })
 	return a, await(t, s.Dir)
+}
+
+// stop ends an agent of this process and waits until it is reaped.
+func stop(t *testing.T, a Agent) {
+	t.Helper()
+	require.NoError(t, Terminate(context.Background(), []Proc{{PID: a.PID, StartTime: a.StartTime}}))
+	require.Eventually(t, func() bool {
+		start, err := StartTime(a.PID)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && start != a.StartTime
+	}, patience, time.Millisecond, "reaped")
 }
 
 func await(t *testing.T, dir string) seen {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
+	"time"
 
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,9 +34,6 @@ type Process struct {
 	// leashRead goes to agents with Spec.Leash; leashWrite remains here, unused, until this
 	// process ends.
 	leashRead, leashWrite *os.File
-
-	mu       sync.Mutex
-	children map[int]chan struct{} // closed once the child is reaped
 }
 
 var _ Runtime = (*Process)(nil)
@@ -51,7 +49,7 @@ func NewProcess() (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("process runtime: make the leash: %w", err)
 	}
-	return &Process{leashRead: r, leashWrite: w, children: map[int]chan struct{}{}}, nil
+	return &Process{leashRead: r, leashWrite: w}, nil
 }
 
 // Name is "process".
@@ -59,18 +57,15 @@ func (p *Process) Name() string { return "process" }
 
 // Start starts an agent. Its run directory then holds the socket, the log and a link
 // named kvagent to the binary, which gives the process its name.
-func (p *Process) Start(ctx context.Context, s Spec) (Agent, error) {
+func (p *Process) Start(ctx context.Context, s Spec) (_ Agent, err error) {
 	if err := ctx.Err(); err != nil {
 		return Agent{}, err
 	}
-	a, err := p.start(s)
-	if err != nil {
-		return Agent{}, fmt.Errorf("start agent %s of lab %s: %w", s.Node, s.Lab, err)
-	}
-	return a, nil
-}
-
-func (p *Process) start(s Spec) (Agent, error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start agent %s of lab %s: %w", s.Node, s.Lab, err)
+		}
+	}()
 	link, err := prepareDir(s)
 	if err != nil {
 		return Agent{}, err
@@ -94,32 +89,13 @@ func (p *Process) start(s Spec) (Agent, error) {
 	if cmd.Process == nil {
 		return Agent{}, errors.Join(err, log.Close())
 	}
-	a := Agent{Node: s.Node, PID: cmd.Process.Pid, Socket: socket}
-	// Before any code may reap it: then the entry exists even if the child died at once.
-	start, errStat := StartTime(a.PID)
-	a.StartTime = start
-	p.adopt(cmd)
+	// The start time first: an agent that has ended at once is still there until it is reaped.
+	start, errStat := StartTime(cmd.Process.Pid)
 	if err = errors.Join(err, errStat, log.Close()); err != nil {
-		return a, errors.Join(err, p.Stop(context.Background(), a))
+		_ = cmd.Process.Kill() // it may have ended by itself
 	}
-	return a, nil
-}
-
-// adopt reaps a child when it ends. The goroutine lives as long as the child.
-func (p *Process) adopt(cmd *exec.Cmd) {
-	reaped := make(chan struct{})
-	p.mu.Lock()
-	p.children[cmd.Process.Pid] = reaped
-	p.mu.Unlock()
-	go func() {
-		_ = cmd.Wait() // how an agent ended is in its log
-		p.mu.Lock()
-		if p.children[cmd.Process.Pid] == reaped {
-			delete(p.children, cmd.Process.Pid)
-		}
-		p.mu.Unlock()
-		close(reaped)
-	}()
+	go func() { _ = cmd.Wait() }() // reaps the agent; how it ended is in its log
+	return Agent{Node: s.Node, PID: cmd.Process.Pid, StartTime: start, Socket: socket}, err
 }
 
 // prepareDir makes the run directory private and returns the link to run.
@@ -134,17 +110,11 @@ func prepareDir(s Spec) (string, error) {
 			return "", fmt.Errorf("%s: %q is not an absolute path", f.name, f.value)
 		}
 	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return "", fmt.Errorf("make run directory: %w", err)
-	}
-	if err := os.Chmod(s.Dir, 0o700); err != nil {
-		return "", fmt.Errorf("make run directory private: %w", err)
+	if err := s.MakeDir(); err != nil {
+		return "", err
 	}
 	link := filepath.Join(s.Dir, agentName)
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("replace link to the binary: %w", err)
-	}
-	if err := os.Symlink(s.Executable, link); err != nil {
+	if err := renameio.Symlink(s.Executable, link); err != nil {
 		return "", fmt.Errorf("link to the binary: %w", err)
 	}
 	return link, nil
@@ -152,55 +122,94 @@ func prepareDir(s Spec) (string, error) {
 
 // environment is an agent's whole environment: nothing of the starter's.
 func environment(s Spec) []string {
-	env := []string{
-		"PATH=" + defaultPath,
-		"HOME=" + s.Dir,
-		s.GOMAXPROCS(),
-		labEnv + "=" + s.Lab,
-		nodeEnv + "=" + s.Node,
-	}
+	env := []string{"PATH=" + defaultPath, "HOME=" + s.Dir, s.GOMAXPROCS(), labEnv + "=" + s.Lab, nodeEnv + "=" + s.Node}
 	if s.Leash {
 		env = append(env, leashEnv+"="+leashFD)
 	}
 	return append(env, s.Env...)
 }
 
-// Alive reports whether that very agent still runs.
-func (p *Process) Alive(a Agent) (bool, error) { return Alive(a) }
-
-// Alive is the Alive of every runtime. It asks the kernel, which knows a
-// container's first process like any other, at once and without an engine.
-func Alive(a Agent) (bool, error) {
-	s, err := readStat(a.PID)
-	if vanished(err) {
-		return false, nil
-	}
+// LogTail is the end of what an agent has written.
+func (p *Process) LogTail(_ context.Context, a Agent) string {
+	log, err := os.ReadFile(filepath.Join(filepath.Dir(a.Socket), logName))
 	if err != nil {
-		return false, fmt.Errorf("agent %s: %w", a.Node, err)
+		return err.Error()
 	}
-	return s.Starttime == a.StartTime && !ended(s), nil
+	return Tail(string(log))
 }
 
-// Stop ends an agent: SIGTERM, after two seconds SIGKILL. It returns when the process
-// is gone and, if it is this process's child, reaped.
-func (p *Process) Stop(ctx context.Context, a Agent) error {
-	if err := Terminate(ctx, []Proc{{PID: a.PID, StartTime: a.StartTime, Comm: agentName}}); err != nil {
-		return fmt.Errorf("stop agent %s: %w", a.Node, err)
+// inNetns runs f on a thread that is in the network namespace at path, in the
+// way a process forked by f starts there. The thread comes back afterwards. If it
+// cannot, it ends with its goroutine, so no other work ever runs in the wrong
+// namespace. (It does not end each time, because the process's first thread
+// cannot end and would stay in the lab.)
+func inNetns(path string, f func() error) error {
+	var result error
+	if err := ns.WithNetNSPath(path, func(ns.NetNS) error { result = f(); return nil }); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
 	}
-	p.mu.Lock()
-	reaped := p.children[a.PID]
-	p.mu.Unlock()
-	if reaped == nil {
-		return nil
+	return result
+}
+
+// Exec runs a command in a node's namespace to its end and returns its exit code, 128 + n if
+// signal n ended it. When ctx ends first the command is terminated and the error is ctx's.
+//
+// The command has this process's environment and the namespace's network. Only the network is
+// the node's: files, processes and /sys are the host's, so look at links with ip, not in
+// /sys/class/net. A container's node is a network namespace like any other, and its image need
+// not contain any command.
+func Exec(ctx context.Context, s ExecSpec) (int, error) {
+	if len(s.Command) == 0 || s.Command[0] == "" {
+		return 0, fmt.Errorf("exec in %s: no command", s.Node)
 	}
-	// A child with this number and another start time is another agent.
-	if s, err := readStat(a.PID); err == nil && s.Starttime != a.StartTime {
-		return nil
+	cmd := exec.CommandContext(ctx, s.Command[0], s.Command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = s.In, s.Out, s.Err
+	cmd.Env = append(os.Environ(), labEnv+"="+s.Lab, nodeEnv+"="+s.Node)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	// Applies after SIGTERM, and to a reader that still blocks when the command has ended.
+	cmd.WaitDelay = time.Second
+	err := inNetns(s.Netns, cmd.Start)
+	if err == nil {
+		stop := forward(s.Signals, cmd.Process)
+		err = cmd.Wait()
+		stop()
 	}
-	select {
-	case <-reaped:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("stop agent %s: %w", a.Node, ctx.Err())
+	code := 0
+	if state := cmd.ProcessState; state != nil {
+		code = state.ExitCode()
+		if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+			code = 128 + int(ws.Signal())
+		}
+		_, exited := errors.AsType[*exec.ExitError](err)
+		if exited || errors.Is(err, exec.ErrWaitDelay) || ctx.Err() != nil {
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		return code, fmt.Errorf("exec in %s: %w", s.Node, err)
+	}
+	return code, nil
+}
+
+// forward passes signals on until stop, which joins it.
+func forward(signals <-chan os.Signal, to *os.Process) (stop func()) {
+	quit, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case sig, ok := <-signals:
+				if !ok {
+					return
+				}
+				_ = to.Signal(sig) // it may have ended in this instant
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-ended
 	}
 }

@@ -69,41 +69,31 @@ func TestStopEndsExactlyTheAgent(t *testing.T) {
 		{"one that does not", []string{"STUBBORN=1"}, termGrace, 3 * time.Second},
 	} {
 		a, _ := start(t, p, spec(t, ns, tc.env...))
-		alive, err := p.Alive(a)
+		alive, err := Alive(a)
 		require.NoError(t, err)
 		assert.True(t, alive, tc.name)
 
 		other := a
 		other.StartTime++ // as if the number had been taken over by another process
-		alive, err = p.Alive(other)
+		alive, err = Alive(other)
 		require.NoError(t, err)
 		assert.False(t, alive, tc.name)
-		require.NoError(t, p.Stop(t.Context(), other))
-		alive, err = p.Alive(a)
+		require.NoError(t, Terminate(t.Context(), []Proc{{PID: other.PID, StartTime: other.StartTime}}))
+		alive, err = Alive(a)
 		require.NoError(t, err)
 		assert.True(t, alive, "stopping another agent of the same number does nothing")
 
 		begun := time.Now()
-		require.NoError(t, p.Stop(t.Context(), a))
+		stop(t, a)
 		assert.GreaterOrEqual(t, time.Since(begun), tc.min, tc.name)
 		assert.Less(t, time.Since(begun), tc.max, tc.name)
 		_, err = StartTime(a.PID)
 		require.ErrorIs(t, err, fs.ErrNotExist, "reaped")
-		alive, err = p.Alive(a)
+		alive, err = Alive(a)
 		require.NoError(t, err)
 		assert.False(t, alive, tc.name)
-		require.NoError(t, p.Stop(t.Context(), a), "stopping twice is no error")
+		stop(t, a) // stopping twice is no error
 	}
-}
-
-func TestAnotherRuntimeStopsWhatThisOneStarted(t *testing.T) {
-	ns := scratchNetns(t)
-	p, q := newProcess(t), newProcess(t)
-	a, _ := start(t, p, spec(t, ns))
-	require.NoError(t, q.Stop(t.Context(), a), "the agent is known by its record alone")
-	alive, err := p.Alive(a)
-	require.NoError(t, err)
-	assert.False(t, alive)
 }
 
 func TestLeashedAgentEndsWithItsStarter(t *testing.T) {
@@ -116,7 +106,7 @@ func TestLeashedAgentEndsWithItsStarter(t *testing.T) {
 	assert.Contains(t, saw.Env, leashEnv+"=3")
 	require.NoError(t, p.leashWrite.Close()) // as the kernel does when the starter dies
 	assert.Eventually(t, func() bool {
-		alive, err := p.Alive(a)
+		alive, err := Alive(a)
 		return err == nil && !alive
 	}, patience, time.Millisecond)
 }
@@ -149,7 +139,7 @@ func TestManyAgentsComeUpQuickly(t *testing.T) {
 	}
 	t.Logf("16 agents: started in %v, up in %v", spawned, time.Since(begun))
 
-	found, err := FindProcesses(inodes)
+	found, err := inNamespaces(inodes)
 	require.NoError(t, err)
 	require.Len(t, found, 16)
 	for _, f := range found {
@@ -157,11 +147,11 @@ func TestManyAgentsComeUpQuickly(t *testing.T) {
 		assert.Equal(t, "lab", f.Lab)
 	}
 	require.NoError(t, Terminate(t.Context(), found))
-	found, err = FindProcesses(inodes)
+	found, err = inNamespaces(inodes)
 	require.NoError(t, err)
 	assert.Empty(t, found)
 	for _, a := range agents {
-		require.NoError(t, p.Stop(t.Context(), a)) // joins the reaper
+		stop(t, a)
 	}
 	assert.Equal(t, before, hostAddrs(t))
 	threads, err := filepath.Glob("/proc/self/task/*/ns/net")
@@ -198,10 +188,9 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 
 func TestExecRunsInTheNodesNamespace(t *testing.T) {
 	ns := scratchNetns(t)
-	p := newProcess(t)
 	run := func(ctx context.Context, in string, cmd ...string) (int, string, error) {
 		var out bytes.Buffer
-		code, err := p.Exec(ctx, ExecSpec{Lab: "lab", Node: "p0", Netns: ns, Command: cmd, Stdio: Stdio{In: strings.NewReader(in), Out: &out, Err: &out}})
+		code, err := Exec(ctx, ExecSpec{Lab: "lab", Node: "p0", Netns: ns, Command: cmd, In: strings.NewReader(in), Out: &out, Err: &out})
 		return code, out.String(), err
 	}
 	for _, tc := range []struct {
@@ -233,11 +222,10 @@ func TestExecRunsInTheNodesNamespace(t *testing.T) {
 
 func TestExecPassesSignalsOn(t *testing.T) {
 	ns := scratchNetns(t)
-	p := newProcess(t)
 	signals := make(chan os.Signal, 1)
 	out := &signalOnWrite{ch: signals, sig: unix.SIGUSR1}
-	code, err := p.Exec(t.Context(), ExecSpec{
-		Lab: "lab", Node: "p0", Netns: ns, Stdio: Stdio{Out: out}, Signals: signals,
+	code, err := Exec(t.Context(), ExecSpec{
+		Lab: "lab", Node: "p0", Netns: ns, Out: out, Signals: signals,
 		Command: []string{"sh", "-c", `trap "exit 42" USR1; echo ready; while :; do sleep 0.01; done`},
 	})
 	require.NoError(t, err)
@@ -269,22 +257,27 @@ func TestFindAndTerminateAreExact(t *testing.T) {
 		{PID: a.PID, StartTime: a.StartTime - 1},
 		{PID: 1 << 30},
 	}))
-	found, err := FindProcesses(map[uint64]bool{inode(ns): true})
+	found, err := inNamespaces(map[uint64]bool{inode(ns): true})
 	require.NoError(t, err)
 	require.Len(t, found, 1)
 	assert.Equal(t, Proc{PID: a.PID, StartTime: a.StartTime, Comm: "kvagent", Lab: "lab", Netns: inode(ns), Agent: true}, found[0])
-	agents, err := FindAgents("lab")
+	agents, err := OfLab("lab", nil)
 	require.NoError(t, err)
 	assert.Contains(t, agents, found[0], "by what it is, whatever its namespace is called")
-	agents, err = FindAgents("la")
+	agents, err = OfLab("la", nil)
 	require.NoError(t, err)
 	assert.NotContains(t, agents, found[0], "of that lab only")
-	none, err := FindProcesses(nil)
+	none, err := inNamespaces(nil)
 	require.NoError(t, err)
 	assert.Empty(t, none)
-	own, err := FindProcesses(map[uint64]bool{inode("/proc/self/ns/net"): true})
+	own, err := inNamespaces(map[uint64]bool{inode("/proc/self/ns/net"): true})
 	require.NoError(t, err)
 	assert.Contains(t, pids(own), os.Getpid())
+}
+
+// inNamespaces finds every process in these namespaces, whoever started it.
+func inNamespaces(inodes map[uint64]bool) ([]Proc, error) {
+	return find(func(_ int, inode uint64) bool { return inodes[inode] })
 }
 
 func pids(ps []Proc) (out []int) {
@@ -296,7 +289,7 @@ func pids(ps []Proc) (out []int) {
 
 func TestLineageLeadsFromThisProcessToTheFirst(t *testing.T) {
 	t.Parallel()
-	all := Lineage()
+	all := lineage()
 	assert.True(t, all[os.Getpid()])
 	assert.True(t, all[os.Getppid()])
 	assert.True(t, all[1])
@@ -312,8 +305,33 @@ func TestAskKillsNobody(t *testing.T) {
 	stubborn, _ := start(t, p, spec(t, ns, "STUBBORN=1"))
 	require.NoError(t, Ask(t.Context(), []Proc{{PID: polite.PID, StartTime: polite.StartTime}, {PID: stubborn.PID, StartTime: stubborn.StartTime}}))
 	for a, want := range map[Agent]bool{polite: false, stubborn: true} {
-		alive, err := p.Alive(a)
+		alive, err := Alive(a)
 		require.NoError(t, err)
 		assert.Equal(t, want, alive)
+	}
+}
+
+func TestOnlyTheLabsOwnProcessesAreEnded(t *testing.T) {
+	t.Parallel()
+	const lab, here, p0, d0 = "lab", 1, 10, 11
+	for _, tt := range []struct {
+		name string
+		proc Proc
+		here uint64 // where `down` runs
+		want bool
+	}{
+		{"an agent", Proc{PID: 5, Lab: lab, Netns: p0, Agent: true}, here, true},
+		{"a command of exec", Proc{PID: 5, Lab: lab, Netns: p0}, here, true},
+		{"a shell that nsenter started", Proc{PID: 5, Netns: p0}, here, false},
+		{"a command of another lab's exec", Proc{PID: 5, Lab: "other", Netns: p0}, here, false},
+		{"somebody's program of the agent's name", Proc{PID: 5, Netns: p0, Agent: true}, here, false},
+		{"the shell of exec that asks", Proc{PID: 2, Lab: lab, Netns: d0}, d0, false},
+		{"a shell of exec in which that one was started", Proc{PID: 3, Lab: lab, Netns: p0}, d0, false},
+		{"what its answer is piped into", Proc{PID: 6, Lab: lab, Netns: d0}, d0, false},
+		{"the agent beside who asks", Proc{PID: 5, Lab: lab, Netns: d0, Agent: true}, d0, true},
+		{"a command of exec elsewhere", Proc{PID: 5, Lab: lab, Netns: p0}, d0, true},
+	} {
+		got := pick([]Proc{tt.proc}, lab, map[int]bool{1: true, 2: true, 3: true}, tt.here)
+		assert.Equal(t, tt.want, len(got) == 1, tt.name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -12,14 +13,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/host/calibrate"
 	"github.com/netkvlab/netkvlab/internal/host/doctor"
+	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes/docker"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-func (a *app) validateCommand() *cobra.Command {
+func validateCommand(p *printer, l *labs) *cobra.Command {
 	var settings []string
 	cmd := &cobra.Command{
 		Use:   "validate SCENARIO...",
@@ -30,10 +33,10 @@ default written out. All faults of a file are listed, each as file:line: key: wh
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var errs []error
 			for i, ref := range args {
-				s, err := a.validate(cmd.Context(), ref, settings)
+				s, err := validate(cmd.Context(), ref, settings, l.carries(nil))
 				if err == nil {
-					a.noteHost(s)
-					err = a.printScenario(s, i)
+					noteHost(p.stderr, s)
+					err = printScenario(p, s, i)
 				}
 				errs = append(errs, err)
 			}
@@ -45,15 +48,15 @@ default written out. All faults of a file are listed, each as file:line: key: wh
 }
 
 // noteHost prints what a valid scenario needs that this host lacks. Another host may have it.
-func (a *app) noteHost(s *scenarios.Scenario) {
+func noteHost(w io.Writer, s *scenarios.Scenario) {
 	have := host.CongestionControls()
 	if want := s.Transfer.CongestionControl; len(have) > 0 && !slices.Contains(have, want) {
-		fmt.Fprintf(a.stderr, "netkvlab: note: %s: transfer.congestionControl: this kernel shows no %q unless a module adds it; it has %s\n",
+		fmt.Fprintf(w, "netkvlab: note: %s: transfer.congestionControl: this kernel shows no %q unless a module adds it; it has %s\n",
 			s.Name, want, strings.Join(have, ", "))
 	}
 }
 
-func (a *app) validate(ctx context.Context, ref string, settings []string) (*scenarios.Scenario, error) {
+func validate(ctx context.Context, ref string, settings []string, carries host.Capacity) (*scenarios.Scenario, error) {
 	s, err := scenarios.Load(ref, settings...)
 	if err != nil {
 		return nil, err
@@ -66,49 +69,46 @@ func (a *app) validate(ctx context.Context, ref string, settings []string) (*sce
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	c, _, err = scaling.Resolve(ctx, c, a.carries(nil), 1)
-	if err != nil {
+	if c, _, err = scaling.Resolve(ctx, c, carries, 1); err != nil {
 		return nil, err
 	}
 	return c.Scenario, nil
 }
 
-func (a *app) printScenario(s *scenarios.Scenario, n int) error {
-	if a.output == "json" {
-		return a.printJSON(map[string]any{
-			"scenario": s.Name, "valid": true, "kv_bytes_per_token": int64(s.Model.KVBytesPerToken()),
-			"scale": map[string]float64{"rate": s.Scale.Rate, "time": s.Scale.Time},
-		})
-	}
-	text, err := s.Marshal()
-	if err != nil {
+func printScenario(p *printer, s *scenarios.Scenario, n int) error {
+	return show(p, map[string]any{
+		"scenario": s.Name, "valid": true, "kv_bytes_per_token": int64(s.Model.KVBytesPerToken()),
+		"scale": map[string]float64{"rate": s.Scale.Rate, "time": s.Scale.Time},
+	}, func(w io.Writer, _ map[string]any) error {
+		text, err := s.Marshal()
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			fmt.Fprintln(w, "---")
+		}
+		_, err = w.Write(text)
 		return err
-	}
-	if n > 0 {
-		fmt.Fprintln(a.stdout, "---")
-	}
-	_, err = a.stdout.Write(text)
-	return err
+	})
 }
 
-func (a *app) schemaCommand() *cobra.Command {
+func schemaCommand(p *printer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the scenario format as a JSON Schema for editors",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			text, err := scenarios.Schema()
-			if err != nil {
-				return err
+			if err == nil {
+				_, err = p.stdout.Write(append(text, '\n'))
 			}
-			_, err = a.stdout.Write(append(text, '\n'))
 			return err
 		},
 	}
 }
 
-func (a *app) doctorCommand() *cobra.Command {
-	var calibrate bool
+func doctorCommand(p *printer, l *labs) *cobra.Command {
+	var measure bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can do and what it lacks",
@@ -116,37 +116,48 @@ func (a *app) doctorCommand() *cobra.Command {
 host carries, in some eight seconds, and saves it: scale.rate: auto then goes by it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if calibrate {
-				return a.calibrate(cmd.Context())
+			if measure {
+				return calibrateHost(cmd.Context(), p, l)
 			}
 			r := doctor.Examine(cmd.Context(), docker.NewEngine(os.Getenv))
-			if a.output == "json" {
-				if err := a.printJSON(r); err != nil {
-					return err
-				}
-			} else {
-				if err := r.Print(a.stdout); err != nil {
-					return err
-				}
+			if err := show(p, r, func(w io.Writer, r *doctor.Report) error { return r.Print(w) }); err != nil {
+				return err
 			}
 			return r.Err()
 		},
 	}
-	cmd.Flags().BoolVar(&calibrate, "calibrate", false, "measure what this host forwards, and how late its timers are")
+	cmd.Flags().BoolVar(&measure, "calibrate", false, "measure what this host forwards, and how late its timers are")
 	return cmd
 }
 
-func (a *app) versionCommand() *cobra.Command {
+// calibrateHost measures what this host carries, saves and prints it.
+func calibrateHost(ctx context.Context, p *printer, l *labs) error {
+	if err := lab.NeedRoot(); err != nil {
+		return err
+	}
+	progress := lab.NewProgress(p.stderr)
+	c, err := calibrate.Measure(ctx, func(what string) { progress.Phase("%s", what) })
+	progress.Close()
+	if err != nil {
+		return err
+	}
+	if err := c.Save(l.calibration); err != nil {
+		return err
+	}
+	return show(p, c, func(w io.Writer, c *host.Calibration) error { return c.Print(w) })
+}
+
+func versionCommand(p *printer) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			if a.output == "json" {
-				return a.printJSON(map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH})
-			}
-			fmt.Fprintf(a.stdout, "netkvlab %s (%s, %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-			return nil
+			v := map[string]string{"version": version, "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+			return show(p, v, func(w io.Writer, v map[string]string) error {
+				fmt.Fprintf(w, "netkvlab %s (%s, %s)\n", v["version"], v["go"], v["platform"])
+				return nil
+			})
 		},
 	}
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -48,15 +49,38 @@ func agentArgs(argv []string) ([]string, bool) {
 
 func agentMain(args []string) int {
 	ctx, err := leashedByFile(context.Background(), os.Getenv(leashFileEnv))
+	if err == nil {
+		err = kvagent.Main(ctx, args, os.Stderr)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "kvagent:", err)
 		return exitFailed
 	}
-	if err := kvagent.Main(ctx, args, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "kvagent:", err)
-		return exitFailed
-	}
 	return exitOK
+}
+
+// leashFileEnv names a file that the process that started an agent keeps locked until it ends.
+const leashFileEnv = "NETKVLAB_LEASH_FILE"
+
+// leashedByFile returns a context that ends when the lock on a file is released. An agent in a
+// container inherits no descriptor that would show the end of the process that started it. The
+// goroutine lives as long as the process, since its wait cannot be cancelled.
+func leashedByFile(ctx context.Context, path string) (context.Context, error) {
+	if path == "" {
+		return ctx, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("leash: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		for errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH), unix.EINTR) {
+		}
+		_ = f.Close()
+	}()
+	return ctx, nil
 }
 
 // oneRequest is the time within which several interruptions count as one: timeout(1) signals the

@@ -2,32 +2,28 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/nodes"
-	"github.com/netkvlab/netkvlab/nodes/docker"
+	"github.com/netkvlab/netkvlab/internal/trials"
+	"github.com/netkvlab/netkvlab/internal/workload"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// app holds what all commands share. There is no global state.
-type app struct {
-	stdout, stderr io.Writer
-	output         string // text | json
-	store          lab.Store
-	calibration    string // folder of the host's calibration
-}
-
-// run executes one command line and returns its exit code.
+// run executes one command line and returns its exit code. There is no global state.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	a := &app{stdout: stdout, stderr: stderr, store: lab.Store{Root: lab.DefaultRoot}, calibration: host.CalibrationDir}
-	root := a.root()
+	root := rootCommand(&printer{stdout: stdout, stderr: stderr},
+		&labs{store: lab.Store{Root: lab.DefaultRoot}, calibration: host.CalibrationDir, stderr: stderr})
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err != nil {
@@ -39,7 +35,23 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-func (a *app) root() *cobra.Command {
+// printer prints results: data on stdout, everything else on stderr.
+type printer struct {
+	stdout, stderr io.Writer
+	output         string // text | json
+}
+
+// show prints a result on stdout, as JSON or as the given text.
+func show[T any](p *printer, result T, text func(w io.Writer, result T) error) error {
+	if p.output == "json" {
+		enc := json.NewEncoder(p.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(result)
+	}
+	return text(p.stdout, result)
+}
+
+func rootCommand(p *printer, l *labs) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "netkvlab",
 		Short: "Emulate a disaggregated LLM cluster's network and compare schedulers on it",
@@ -53,21 +65,22 @@ policy's time to first token.
 		// Runnable, because without RunE cobra prints help for any unknown word.
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if a.output != "text" && a.output != "json" {
-				return usagef("--output: must be text or json, got %q", a.output)
+			if p.output != "text" && p.output != "json" {
+				return usagef("--output: must be text or json, got %q", p.output)
 			}
 			return nil
 		},
 	}
-	cmd.SetOut(a.stdout)
-	cmd.SetErr(a.stderr)
-	cmd.PersistentFlags().StringVar(&a.output, "output", "text", "what to print on stdout: text or json")
+	cmd.SetOut(p.stdout)
+	cmd.SetErr(p.stderr)
+	cmd.PersistentFlags().StringVar(&p.output, "output", "text", "what to print on stdout: text or json")
 	cmd.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%w (see `%s --help`)", err, c.CommandPath())
 	})
 	cmd.AddCommand(
-		a.upCommand(), a.runCommand(), a.simCommand(), a.compareCommand(), a.tuneCommand(), a.sweepCommand(), a.downCommand(), a.psCommand(), a.inspectCommand(), a.execCommand(),
-		a.doctorCommand(), a.validateCommand(), a.schemaCommand(), a.versionCommand(),
+		upCommand(p, l), runCommand(p, l), simCommand(p), compareCommand(p), tuneCommand(p), sweepCommand(p, l),
+		downCommand(p, l), psCommand(p, l), inspectCommand(p, l), execCommand(p, l),
+		doctorCommand(p, l), validateCommand(p, l), schemaCommand(p), versionCommand(p),
 	)
 	usageArgs(cmd)
 	return cmd
@@ -101,53 +114,78 @@ func usageArgs(cmd *cobra.Command) {
 	}
 }
 
-// labOptions are the options for working on labs.
-func (a *app) labOptions(runtime string, leash bool) (lab.Options, error) {
-	return a.labOptionsWith(docker.NewEngine(os.Getenv), runtime, leash)
+// The exit codes of the command-line contract.
+const (
+	exitOK          = 0
+	exitFailed      = 1
+	exitUsage       = 2 // usage or invalid scenario
+	exitNotGood     = 3 // ran, but the fidelity verdict is not good under --strict
+	exitInterrupted = 130
+)
+
+// errNotGood means that a run's verdict does not satisfy --strict.
+var errNotGood = errors.New("the fidelity verdict is not good")
+
+// usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitCode maps an error to an exit code. An interruption comes before the errors that it
+// caused.
+func exitCode(err error) int {
+	status, exited := errors.AsType[exitStatus](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.Is(err, errNotGood):
+		return exitNotGood
+	case exited:
+		return int(status)
+	case invalid(err):
+		return exitUsage
+	}
+	return exitFailed
 }
 
-// standingOptions are the options for using an existing lab, with the runtime and the engine
-// that it was made with.
-func (a *app) standingOptions(name string) (lab.Options, error) {
-	engine := docker.NewEngine(os.Getenv)
-	if host := a.store.Engine(name); host != "" {
-		engine = docker.EngineAt(host)
-	}
-	return a.labOptionsWith(engine, a.runtimeOf(name), false)
+// invalid reports a fault in the user's input: the command line, the scenario, or a file of it.
+func invalid(err error) bool {
+	return errors.As(err, new(usageError)) || errors.As(err, new(*scenarios.Error)) ||
+		errors.As(err, new(*workload.InputError)) || errors.As(err, new(trials.InvalidError))
 }
 
-func (a *app) labOptionsWith(engine *docker.Engine, runtime string, leash bool) (lab.Options, error) {
-	if err := lab.NeedRoot(); err != nil {
-		return lab.Options{}, err
+// printError prints an error once, with one line per joined error.
+func printError(w io.Writer, err error) {
+	shown := map[string]bool{}
+	for _, e := range flat(err) {
+		text := e.Error()
+		if errors.As(e, new(exitStatus)) || text == context.Canceled.Error() || unread(e) || shown[text] {
+			continue // the command itself has printed its message
+		}
+		shown[text] = true
+		fmt.Fprintln(w, "netkvlab:", text)
 	}
-	rt, err := newRuntime(runtime, engine)
-	if err != nil {
-		return lab.Options{}, err
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return lab.Options{}, fmt.Errorf("find this program's own file: %w", err)
-	}
-	return lab.Options{
-		Store: a.store, Runtime: rt, Progress: lab.NewProgress(a.stderr), Version: version, Executable: self, Leash: leash,
-		Containers: engine, ContainersOf: func(host string) lab.Containers { return docker.EngineAt(host) },
-	}, nil
 }
 
-// runtimeOf is the runtime of an existing lab's agents; empty if it is not known.
-func (a *app) runtimeOf(name string) string {
-	if st, err := a.store.Load(name); err == nil {
-		return st.Runtime
-	}
-	return ""
+// unread reports whether the reader of our output has closed it, as head(1) does.
+func unread(err error) bool {
+	at, ok := errors.AsType[*fs.PathError](err)
+	return ok && at.Path == os.Stdout.Name() && errors.Is(at, unix.EPIPE)
 }
 
-func newRuntime(name string, engine *docker.Engine) (nodes.Runtime, error) {
-	switch name {
-	case "", scenarios.RuntimeProcess:
-		return nodes.NewProcess()
-	case scenarios.RuntimeDocker:
-		return docker.New(engine, version), nil
+// flat splits joined errors. It does not split errors that contain others in their text.
+func flat(err error) []error {
+	var list interface{ Unwrap() []error }
+	if !errors.As(err, &list) || err.Error() != errors.Join(list.Unwrap()...).Error() {
+		return []error{err}
 	}
-	return nil, usagef("runtime: must be process or docker, got %q", name)
+	var out []error
+	for _, e := range list.Unwrap() {
+		out = append(out, flat(e)...)
+	}
+	return out
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,10 +22,9 @@ const runsFolder = "netkvlab-runs"
 // written, since a run without results is useless. If out names the folder, it is not made yet.
 // Otherwise it is made at once, so that runs that start together have different folders;
 // giveBack removes it if it is still empty.
-func (a *app) runFolder(out, name string) (folder string, giveBack func(), err error) {
+func runFolder(out, name string) (folder string, giveBack func(), err error) {
 	if out == "" {
-		folder, giveBack, err = newRunFolder(fmt.Sprintf("%s-%s", name, time.Now().Format("20060102-150405")))
-		if err != nil {
+		if folder, giveBack, err = newRunFolder(name + time.Now().Format("-20060102-150405")); err != nil {
 			err = fmt.Errorf("run folder: %w", err)
 		}
 		return folder, giveBack, err
@@ -85,13 +85,12 @@ func claim(path string) (folder string, err error) {
 	return folder, nil
 }
 
-// usable refuses a folder that is not empty, or a path where nothing can be written.
+// usable refuses a folder that is not empty, or a path where nothing can be written. It tests
+// the nearest existing folder, and leaves it as it was.
 func usable(out string) error {
-	info, err := os.Stat(out)
-	switch {
-	case err == nil && !info.IsDir():
+	if info, err := os.Stat(out); err == nil && !info.IsDir() {
 		return usagef("%s is no folder: name another", out)
-	case err == nil:
+	} else if err == nil {
 		entries, err := os.ReadDir(out)
 		if err != nil {
 			return err
@@ -100,12 +99,7 @@ func usable(out string) error {
 			return usagef("%s is not empty (holds %s): name another folder or remove it", out, entries[0].Name())
 		}
 	}
-	return writable(out)
-}
-
-// writable tests the nearest existing folder, and leaves it as it was.
-func writable(path string) error {
-	base, err := existing(path)
+	base, err := existing(out)
 	if err != nil {
 		return err
 	}
@@ -141,8 +135,7 @@ func tryWriting(dir string) error {
 
 // unwritable explains why a run's files cannot be written; nil stays nil.
 func unwritable(dir string, err error) error {
-	var at *fs.PathError
-	if errors.As(err, &at) {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err // the name of the test file would not help the user
 	}
 	switch {
@@ -152,4 +145,44 @@ func unwritable(dir string, err error) error {
 		return fmt.Errorf("cannot write in %s: name another folder with --out (%w)", dir, err)
 	}
 	return nil
+}
+
+// sudoCaller returns the user who called sudo; ok is false without sudo.
+func sudoCaller(getenv func(string) string) (uid, gid int, ok bool) {
+	uid, errUID := strconv.Atoi(getenv("SUDO_UID"))
+	gid, errGID := strconv.Atoi(getenv("SUDO_GID"))
+	return uid, gid, errUID == nil && errGID == nil && uid > 0
+}
+
+// giveToCaller makes the user who called sudo the owner of a run folder, and of the netkvlab-runs
+// that the run may have made, if the parent folder is theirs. Otherwise, after a first `sudo
+// netkvlab up`, later runs without sudo could not write there.
+func giveToCaller(folder string) error {
+	uid, gid, ok := sudoCaller(os.Getenv)
+	if !ok || os.Geteuid() != 0 {
+		return nil
+	}
+	top, err := filepath.Abs(folder)
+	above := filepath.Dir(top)
+	if err == nil && filepath.Base(above) == runsFolder && ownedBy(above, 0) && ownedBy(filepath.Dir(above), uid) {
+		err = os.Lchown(above, uid, gid)
+	}
+	if err == nil && ownedBy(above, uid) {
+		err = filepath.WalkDir(top, func(path string, _ fs.DirEntry, err error) error {
+			if err == nil {
+				err = os.Lchown(path, uid, gid)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("hand over the run folder: %w", err)
+	}
+	return nil
+}
+
+// ownedBy does not follow symbolic links: it checks the owner of the link itself.
+func ownedBy(path string, uid int) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && int(st.Uid) == uid
 }

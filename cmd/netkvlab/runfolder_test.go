@@ -15,7 +15,7 @@ func TestRunFolderIsTriedAndLeftAsItWas(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, out := range []string{dir, filepath.Join(dir, "new"), filepath.Join(dir, "a", "b", "c")} {
-		got, _, err := new(app).runFolder(out, "lab")
+		got, _, err := runFolder(out, "lab")
 		require.NoError(t, err)
 		assert.Equal(t, out, got)
 		entries, err := os.ReadDir(dir)
@@ -26,7 +26,7 @@ func TestRunFolderIsTriedAndLeftAsItWas(t *testing.T) {
 
 func TestRunFolderIsNamedAfterTheLab(t *testing.T) {
 	t.Chdir(t.TempDir())
-	got, giveBack, err := new(app).runFolder("", "lab")
+	got, giveBack, err := runFolder("", "lab")
 	require.NoError(t, err)
 	assert.Regexp(t, `^netkvlab-runs/lab-\d{8}-\d{6}$`, got)
 	assert.DirExists(t, got)
@@ -65,7 +65,7 @@ func TestRunsThatBeginAtOnceHaveFoldersOfTheirOwn(t *testing.T) {
 func TestNobodyIsBlamedForAFlagThatWasNotGiven(t *testing.T) {
 	t.Chdir(t.TempDir())
 	require.NoError(t, os.WriteFile("netkvlab-runs", nil, 0o600))
-	_, _, err := new(app).runFolder("", "lab")
+	_, _, err := runFolder("", "lab")
 	require.EqualError(t, err, "run folder: netkvlab-runs is no folder, so that none can be made in it: name another with --out")
 	assert.Equal(t, exitUsage, exitCode(err))
 }
@@ -87,9 +87,30 @@ func TestRunFolderThatCannotBe(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			_, _, err := new(app).runFolder(tt.out, "lab")
+			_, _, err := runFolder(tt.out, "lab")
 			require.ErrorContains(t, err, tt.want)
 			assert.Equal(t, tt.code, exitCode(err))
+		})
+	}
+}
+
+func TestSudoCallerIsWhoCalledSudo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		env  map[string]string
+		ok   bool
+	}{
+		{"a user", map[string]string{"SUDO_UID": "1000", "SUDO_GID": "1000"}, true},
+		{"no sudo", nil, false},
+		{"root by sudo", map[string]string{"SUDO_UID": "0", "SUDO_GID": "0"}, false},
+		{"no group", map[string]string{"SUDO_UID": "1000"}, false},
+		{"no number", map[string]string{"SUDO_UID": "me", "SUDO_GID": "1000"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, _, ok := sudoCaller(func(key string) string { return tt.env[key] })
+			assert.Equal(t, tt.ok, ok)
 		})
 	}
 }

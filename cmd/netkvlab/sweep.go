@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/sweep"
+	"github.com/netkvlab/netkvlab/internal/sweep/tune"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -27,7 +30,7 @@ type sweepFlags struct {
 	parallel string
 }
 
-func (a *app) sweepCommand() *cobra.Command {
+func sweepCommand(p *printer, l *labs) *cobra.Command {
 	var f sweepFlags
 	cmd := &cobra.Command{
 		Use:   "sweep FILE",
@@ -53,7 +56,7 @@ missing. The folder gets table.csv, one row per trial, and a heat map of the swe
 			if len(f.worlds) > 0 {
 				s.File.Worlds = f.worlds
 			}
-			return a.sweep(cmd.Context(), s, f)
+			return runSweep(cmd.Context(), s, f, p, l)
 		},
 	}
 	cmd.Flags().StringVar(&f.out, "out", "", "folder of the sweep (default: netkvlab-runs/sweep-<name>, so that a rerun finds it)")
@@ -75,25 +78,22 @@ func (f *sweepFlags) check() error {
 	return checkParallel(f.parallel)
 }
 
-func (a *app) sweep(ctx context.Context, s *sweep.Sweep, f sweepFlags) (err error) {
-	out := f.out
-	if out == "" {
-		out = filepath.Join("netkvlab-runs", "sweep-"+s.File.Name)
-	}
+func runSweep(ctx context.Context, s *sweep.Sweep, f sweepFlags, p *printer, l *labs) error {
+	out := cmp.Or(f.out, filepath.Join(runsFolder, "sweep-"+s.File.Name))
 	unlock, err := lockSweep(out)
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	opt := sweep.Options{Dir: out, Version: version, Jobs: f.jobs}
-	progress := lab.NewProgress(a.stderr)
+	progress := lab.NewProgress(p.stderr)
 	if s.Packet() {
-		labOpt, err := a.labOptions(s.Cells[0].Scenario.Runtime, true)
+		labOpt, err := l.options(s.Cells[0].Scenario.Runtime, true)
 		if err != nil {
 			return err
 		}
 		progress = labOpt.Progress
-		fabrics := a.fabrics(f.parallel, labOpt)
+		fabrics := l.fabrics(f.parallel, labOpt)
 		fabrics.Name = sweep.LabName(s.File.Name)
 		opt.Labs = sweepLabs{fabrics}
 	}
@@ -101,14 +101,13 @@ func (a *app) sweep(ctx context.Context, s *sweep.Sweep, f sweepFlags) (err erro
 	opt.Progress = func(done, total int, left time.Duration) { progress.Step("sweep", done, total, left) }
 	res, err := sweep.Run(ctx, s, opt)
 	progress.Close()
-	if uid, gid, ok := sudoCaller(os.Getenv); ok && os.Geteuid() == 0 && res != nil {
-		err = errors.Join(err, handOver(out, uid, gid))
+	if res != nil {
+		err = errors.Join(err, giveToCaller(out))
 	}
-	var changed *sweep.ChangedError
-	if errors.As(err, &changed) {
+	if errors.As(err, new(*sweep.ChangedError)) {
 		return usageError{err}
 	}
-	return errors.Join(a.showSweep(res, out), err)
+	return errors.Join(showSweep(p, res, out), err)
 }
 
 // sweepLabs makes the fabrics of a sweep.
@@ -150,21 +149,97 @@ func lockSweep(dir string) (unlock func(), err error) {
 	}, nil
 }
 
-func (a *app) showSweep(res *sweep.Result, dir string) error {
+func showSweep(p *printer, res *sweep.Result, dir string) error {
 	if res == nil {
 		return nil
 	}
-	if a.output == "json" {
-		return a.printJSON(map[string]any{
-			"folder": dir, "table": filepath.Join(dir, sweep.TableFile),
-			"trials": res.Total, "done": len(res.Rows), "reused": res.Reused,
-		})
+	table := filepath.Join(dir, sweep.TableFile)
+	return show(p, map[string]any{
+		"folder": dir, "table": table, "trials": res.Total, "done": len(res.Rows), "reused": res.Reused,
+	}, func(w io.Writer, _ map[string]any) error {
+		sweep.WriteText(w, res.Maps)
+		sweep.WriteVerdicts(w, res.Rows)
+		if len(res.Rows) < res.Total {
+			fmt.Fprintf(p.stderr, "%d of %d trials are done and kept; the same command does the rest\n", len(res.Rows), res.Total)
+		}
+		fmt.Fprintf(p.stderr, "%s: %d trials (%d from before)\n", table, len(res.Rows), res.Reused)
+		return nil
+	})
+}
+
+func tuneCommand(p *printer) *cobra.Command {
+	var out string
+	var settings []string
+	var opt tune.Options
+	cmd := &cobra.Command{
+		Use:   "tune SCENARIO",
+		Short: "Find the weights of cla* in the flow world",
+		Long: `Searches the grid of cache weight against load weight for the least mean time to first token
+(or another --metric), on seeds that the scenario does not use, or on a slice of the trace beside
+the scenario's. --out writes the winner and the whole grid to a file that a scenario can name:
+
+  policies: [rr, {name: cla*, weights: weights.yaml}, netkv-full]`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := opt.Check(); err != nil {
+				return usageError{err}
+			}
+			s, err := scenarios.Load(args[0], settings...)
+			if err != nil {
+				return err
+			}
+			progress := lab.NewProgress(p.stderr)
+			opt.Progress = func(done, total int) { progress.Step("tune", done, total, 0) }
+			r, err := tune.Search(cmd.Context(), s, opt)
+			progress.Close()
+			if err != nil {
+				return err
+			}
+			text, err := r.Weights.Marshal()
+			if err != nil {
+				return err
+			}
+			if out != "" {
+				head := "# Weights of cla*, written by `netkvlab tune`. A policy takes them by {name: cla*, weights: THIS FILE}.\n"
+				if err := os.WriteFile(out, append([]byte(head), text...), 0o644); err != nil {
+					return fmt.Errorf("--out: %w", err)
+				}
+			}
+			return showWeights(p, r)
+		},
 	}
-	sweep.WriteText(a.stdout, res.Maps)
-	sweep.WriteVerdicts(a.stdout, res.Rows)
-	if len(res.Rows) < res.Total {
-		fmt.Fprintf(a.stderr, "%d of %d trials are done and kept; the same command does the rest\n", len(res.Rows), res.Total)
+	cmd.Flags().StringVar(&out, "out", "", "write the weights and the grid to this file")
+	cmd.Flags().StringVar(&opt.Metric, "metric", "ttft_mean", "what to tune for: a metric of the sweep table")
+	cmd.Flags().IntVar(&opt.Seeds, "seeds", 5, "how many seeds outside the scenario's to tune on")
+	addSettings(cmd, &settings)
+	return cmd
+}
+
+func showWeights(p *printer, r *tune.Result) error {
+	type point struct {
+		CacheWeight float64 `json:"cache_weight"`
+		LoadWeight  float64 `json:"load_weight"`
+		Score       float64 `json:"score"`
+		CI95        float64 `json:"ci95"`
 	}
-	fmt.Fprintf(a.stderr, "%s: %d trials (%d from before)\n", filepath.Join(dir, sweep.TableFile), len(res.Rows), res.Reused)
-	return nil
+	best, grid := r.Weights, []point{}
+	for _, g := range best.Grid {
+		grid = append(grid, point(g))
+	}
+	return show(p, map[string]any{
+		"scenario": best.Scenario, "metric": r.Metric.Name, "unit": r.Metric.Unit, "tuned_on": best.TunedOn,
+		"cache_weight": best.CacheWeight, "load_weight": best.LoadWeight, "grid": grid,
+		"flat_points": r.Flat, "spread_pct": r.SpreadPct,
+	}, func(w io.Writer, _ map[string]any) error {
+		fmt.Fprintf(w, "%s, tuned on %s\n\n%12s %12s %14s\n", best.Scenario, best.TunedOn, "cacheWeight", "loadWeight", r.Metric.Name+" "+r.Metric.Unit)
+		for i, g := range best.Grid {
+			mark := ""
+			if i == r.Best {
+				mark = "  <- best"
+			}
+			fmt.Fprintf(w, "%12g %12g %14.6g%s\n", g.CacheWeight, g.LoadWeight, g.Score, mark)
+		}
+		fmt.Fprintf(w, "\ncla* with cacheWeight %g and loadWeight %g; %s.\n", best.CacheWeight, best.LoadWeight, best.Sensitivity)
+		return nil
+	})
 }

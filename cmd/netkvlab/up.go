@@ -2,16 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/spf13/cobra"
 
+	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
@@ -39,6 +39,7 @@ type runFlags struct {
 	skipBadLines bool
 	worlds       []string
 	parallel     string // how many fabrics side by side, or auto
+	detach       bool
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
@@ -67,9 +68,8 @@ func (f *runFlags) checkWorlds() error {
 	return nil
 }
 
-func (a *app) upCommand() *cobra.Command {
+func upCommand(p *printer, l *labs) *cobra.Command {
 	var f runFlags
-	var detach bool
 	cmd := &cobra.Command{
 		Use:   "up SCENARIO",
 		Short: "Build a scenario's lab, run its experiment, print the result and remove the lab",
@@ -85,7 +85,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			if detach && f.parallel != "1" {
+			if f.detach && f.parallel != "1" {
 				return usagef("--parallel: a lab that is left standing (-d) is one")
 			}
 			if err := errors.Join(f.checkWorlds(), f.apply(s), checkParallel(f.parallel)); err != nil {
@@ -95,7 +95,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 			if err != nil {
 				return err
 			}
-			return a.up(cmd.Context(), c, f, detach)
+			return up(cmd.Context(), c, f, p, l)
 		},
 	}
 	f.add(cmd)
@@ -103,7 +103,7 @@ the keys and their values are those of the file (see netkvlab schema).`,
 	addSettings(cmd, &f.settings)
 	cmd.Flags().StringVar(&f.runtime, "runtime", "", "where agents run: process or docker (default: the scenario's)")
 	cmd.Flags().StringVar(&f.parallel, "parallel", "1", "run trials in so many fabrics side by side, or in as many as the host carries (auto)")
-	cmd.Flags().BoolVarP(&detach, "detach", "d", false, "leave the lab standing and run nothing")
+	cmd.Flags().BoolVarP(&f.detach, "detach", "d", false, "leave the lab standing and run nothing")
 	return cmd
 }
 
@@ -151,61 +151,70 @@ func (f *runFlags) apply(s *scenarios.Scenario) error {
 	return nil
 }
 
-func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool) (err error) {
+func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs) error {
 	// What is wrong with the workload is said before anything about this host.
 	if err := c.Check(); err != nil {
 		return err
 	}
-	opt, err := a.labOptions(c.Scenario.Runtime, !detach)
+	opt, err := l.options(c.Scenario.Runtime, !f.detach)
 	if err != nil {
 		return err
 	}
 	defer opt.Progress.Close()
-	fabrics := a.fabrics(f.parallel, opt)
+	fabrics := l.fabrics(f.parallel, opt)
 	c, n, notes, err := fabrics.Resolve(ctx, c, experiment.Trials(c))
 	if err != nil {
 		return err
 	}
-	if detach {
+	if f.detach {
 		labs, err := lab.BuildGroup(ctx, c, 1, opt)
 		if err != nil {
 			return err
 		}
-		return a.leaveStanding(ctx, labs[0], opt)
+		return leaveStanding(ctx, labs[0], opt, p)
 	}
-	// Before anything is built, since a run without results is useless.
-	out, giveBack, err := a.runFolder(f.out, c.Scenario.Name)
+	return f.run(p, c, opt.Progress, func(o experiment.Options) (outcome *experiment.Outcome, err error) {
+		o.Notes = notes
+		err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
+			outcome, err = runExperiment(ctx, labs, o, opt)
+			return err
+		})
+		return outcome, err
+	})
+}
+
+// run calls work with a run folder for its results, and shows the outcome. The folder is checked
+// before anything is built, since a run without results is useless.
+func (f *runFlags) run(p *printer, c *trials.Cluster, progress *lab.Progress,
+	work func(experiment.Options) (*experiment.Outcome, error)) error {
+	out, giveBack, err := runFolder(f.out, c.Scenario.Name)
 	if err != nil {
 		return err
 	}
 	defer giveBack()
-	var outcome *experiment.Outcome
-	err = fabrics.With(ctx, c, n, func(labs []*lab.Lab) (err error) {
-		outcome, err = a.experiment(ctx, labs, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Notes: notes}, opt)
-		return err
-	})
-	opt.Progress.Close()
-	return errors.Join(a.show(outcome, c.Scenario, f.strict), err)
+	outcome, err := work(experiment.Options{Cluster: c, Out: out, Worlds: f.worlds, Version: version, Progress: progress})
+	progress.Close()
+	return errors.Join(showOutcome(p, outcome, c.Scenario, f.strict), err)
 }
 
 // leaveStanding configures a lab's agents, so that their errors show now, and releases the lab.
-func (a *app) leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options) error {
+func leaveStanding(ctx context.Context, l *lab.Lab, opt lab.Options, p *printer) error {
 	opt.Progress.Phase("choosing source ports for every path and opening connections")
 	if _, err := packetworld.Configure(ctx, l, l.Cluster); err != nil {
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		return errors.Join(err, lab.RemoveGroup(cleanup, []*lab.Lab{l}))
+		return errors.Join(err, lab.RemoveGroup(ctx, []*lab.Lab{l}))
 	}
 	if err := l.Detach(); err != nil {
 		return err
 	}
 	name := l.Name()
 	opt.Progress.Note("lab %s is up: `netkvlab run %s` runs its experiment, `netkvlab down %s` removes it", name, name, name)
-	return a.printLab(l.Info())
+	return show(p, l.Info(), func(w io.Writer, i lab.Info) error {
+		fmt.Fprintf(w, "%s: %s, %d namespaces, %d agents\n", i.Lab, i.Status, i.Namespaces, i.Agents)
+		return nil
+	})
 }
 
-func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
-	o.Version, o.Progress = version, opt.Progress
+func runExperiment(ctx context.Context, labs []*lab.Lab, o experiment.Options, opt lab.Options) (*experiment.Outcome, error) {
 	if rt, ok := opt.Runtime.(interface {
 		Versions(ctx context.Context) map[string]string
 	}); ok {
@@ -214,75 +223,133 @@ func (a *app) experiment(ctx context.Context, labs []*lab.Lab, o experiment.Opti
 	return experiment.Run(ctx, labs, o)
 }
 
-// show prints an outcome; an interrupted one only as far as it got.
-func (a *app) show(o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
+// showOutcome prints an outcome; an interrupted one only as far as it got.
+func showOutcome(p *printer, o *experiment.Outcome, s *scenarios.Scenario, strict bool) (err error) {
 	if o == nil {
 		return nil
 	}
-	if uid, gid, ok := sudoCaller(os.Getenv); ok && os.Geteuid() == 0 {
-		defer func() { err = errors.Join(err, handOver(o.Folder, uid, gid)) }()
-	}
-	if a.output == "json" {
-		enc := json.NewEncoder(a.stdout)
-		enc.SetIndent("", "  ")
-		if err := enc.Encode(o.Summary); err != nil {
-			return err
+	defer func() { err = errors.Join(err, giveToCaller(o.Folder)) }()
+	err = show(p, o.Summary, func(w io.Writer, summary *results.Summary) error {
+		opt := report.Options{Folder: o.Folder}
+		if s.Workload.Kind == scenarios.WorkloadFlows {
+			if err := report.Flows(w, o.Records, opt); err != nil {
+				return err
+			}
 		}
-	} else if err := a.showText(o, s); err != nil {
-		return err
+		return report.Text(w, summary, opt)
+	})
+	if fidelity := o.Summary.Fidelity; err == nil && strict && fidelity.Verdict != results.VerdictGood {
+		err = fmt.Errorf("%w but %s: %s", errNotGood, fidelity.Verdict, strings.Join(fidelity.Reasons, "; "))
 	}
-	if strict && o.Summary.Fidelity.Verdict != results.VerdictGood {
-		return fmt.Errorf("%w but %s: %s", errNotGood, o.Summary.Fidelity.Verdict, strings.Join(o.Summary.Fidelity.Reasons, "; "))
-	}
-	return nil
+	return err
 }
 
-func (a *app) showText(o *experiment.Outcome, s *scenarios.Scenario) error {
-	opt := report.Options{Folder: o.Folder}
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		if err := report.Flows(a.stdout, o.Records, opt); err != nil {
-			return err
-		}
-	}
-	return report.Text(a.stdout, o.Summary, opt)
-}
-
-func (a *app) runCommand() *cobra.Command {
+func runCommand(p *printer, l *labs) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use:   "run LAB",
 		Short: "Run the experiment of a standing lab",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opt, err := a.standingOptions(args[0])
+			opt, err := l.standing(args[0])
 			if err != nil {
 				return err
 			}
 			defer opt.Progress.Close()
-			l, err := lab.Attach(cmd.Context(), args[0], opt)
+			standing, err := lab.Attach(cmd.Context(), args[0], opt)
 			if err != nil {
 				return err
 			}
-			s := *l.Scenario
-			if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
-				return errors.Join(err, l.Detach())
-			}
-			c, err := trials.New(&s)
+			detach := sync.OnceValue(standing.Detach) // after an error, and before the outcome is shown
+			c, err := f.limit(*standing.Scenario)
 			if err != nil {
-				return errors.Join(err, l.Detach())
+				return errors.Join(err, detach())
 			}
-			out, giveBack, err := a.runFolder(f.out, s.Name)
-			if err != nil {
-				return errors.Join(err, l.Detach())
-			}
-			defer giveBack()
-			outcome, runErr := a.experiment(cmd.Context(), []*lab.Lab{l}, experiment.Options{Cluster: c, Out: out, Worlds: f.worlds}, opt)
-			detachErr := l.Detach()
-			opt.Progress.Close()
-			return errors.Join(a.show(outcome, &s, f.strict), runErr, detachErr)
+			err = f.run(p, c, opt.Progress, func(o experiment.Options) (*experiment.Outcome, error) {
+				outcome, err := runExperiment(cmd.Context(), []*lab.Lab{standing}, o, opt)
+				return outcome, errors.Join(err, detach())
+			})
+			return errors.Join(err, detach())
 		},
 	}
 	f.add(cmd)
 	f.addWorlds(cmd)
+	return cmd
+}
+
+// limit makes the cluster of a scenario that is limited by the flags.
+func (f *runFlags) limit(s scenarios.Scenario) (*trials.Cluster, error) {
+	if err := errors.Join(f.checkWorlds(), f.apply(&s)); err != nil {
+		return nil, err
+	}
+	return trials.New(&s)
+}
+
+func simCommand(p *printer) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "sim SCENARIO",
+		Short: "Run a scenario in the flow world alone: no root, no lab",
+		Long: `The same requests, policies and instance model as up, over max-min fair shares of the same
+topology on a virtual clock. Nothing of the host is touched, and the same seed gives the same bytes.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := scenarios.Load(args[0], f.settings...)
+			if err != nil {
+				return err
+			}
+			if err := f.apply(s); err != nil {
+				return err
+			}
+			if s.Scale.Rate == 0 {
+				s.Scale.Rate = 1 // auto depends on what a host carries, but no packets are sent here
+			}
+			c, err := trials.New(s)
+			if err != nil {
+				return err
+			}
+			return f.run(p, c, lab.NewProgress(p.stderr), func(o experiment.Options) (*experiment.Outcome, error) {
+				return experiment.Simulate(cmd.Context(), o)
+			})
+		},
+	}
+	f.add(cmd)
+	addSettings(cmd, &f.settings)
+	return cmd
+}
+
+func compareCommand(p *printer) *cobra.Command {
+	var baselines []string
+	cmd := &cobra.Command{
+		Use:   "compare RUN RUN...",
+		Short: "Compare the gains of runs, or of a run and another simulator",
+		Long: `Each RUN is a run folder, a run folder and one of its worlds (RUN:packet, RUN:flow, RUN:replay), or
+a CSV file of another simulator with the columns
+
+  policy,seed,id,ttft_ms,transfer_ms[,status]
+
+where seed and id name the request as in requests.jsonl. Requests that all have are compared in
+pairs; whatever keeps runs from being compared is said.`,
+		Example: `  netkvlab compare run-a run-b
+  netkvlab compare run-a run-a:flow
+  netkvlab compare run-a simulator.csv --output json`,
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			sources := make([]*compare.Source, len(args))
+			for i, arg := range args {
+				var err error
+				if sources[i], err = compare.Load(arg); err != nil {
+					return usagef("%w", err)
+				}
+			}
+			c, err := compare.Compare(sources, baselines...)
+			if err != nil {
+				return usagef("%w", err)
+			}
+			return show(p, c, func(w io.Writer, c *compare.Comparison) error { return report.Compare(w, c, report.Options{}) })
+		},
+	}
+	cmd.Flags().StringSliceVar(&baselines, "baselines", nil,
+		"count gains against these policies (default: each policy against each one listed before it)")
 	return cmd
 }

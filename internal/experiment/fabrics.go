@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
@@ -72,9 +71,7 @@ func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work
 		return err
 	}
 	workErr := work(labs)
-	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	return errors.Join(workErr, lab.RemoveGroup(undo, labs))
+	return errors.Join(workErr, lab.RemoveGroup(ctx, labs))
 }
 
 // clear removes a lab of this name that an ended process left behind.

@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/host"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/kvagent"
 	"github.com/netkvlab/netkvlab/nodes"
 )
@@ -28,11 +27,11 @@ const fewAgents = 32
 
 // agentNodes lists the nodes that run an agent: everything that is not a switch.
 // Idle instances only matter to explicit flows.
-func (l *Lab) agentNodes() []*fabric.Node {
+func agentNodes(c *trials.Cluster) []*fabric.Node {
 	var out []*fabric.Node
-	for i := range l.Plan.Nodes {
-		n := &l.Plan.Nodes[i]
-		instance := n.Kind == fabric.KindInstance && (n.Role != fabric.RoleNone || l.Flows())
+	for i := range c.Plan.Nodes {
+		n := &c.Plan.Nodes[i]
+		instance := n.Kind == fabric.KindInstance && (n.Role != fabric.RoleNone || c.Flows())
 		if instance || n.Kind == fabric.KindBackground {
 			out = append(out, n)
 		}
@@ -41,7 +40,7 @@ func (l *Lab) agentNodes() []*fabric.Node {
 }
 
 func (l *Lab) startAgents(ctx context.Context) error {
-	members := l.agentNodes()
+	members := agentNodes(l.Cluster)
 	l.opt.Progress.Phase("starting %d agents (%s)", len(members), l.opt.Runtime.Name())
 	l.Agents = make([]Agent, len(members))
 	specs := l.specs(members)
@@ -104,33 +103,28 @@ func (l *Lab) connect(ctx context.Context) error {
 	return g.Wait()
 }
 
-// dial connects to one agent, and gives up as soon as the agent has died.
-func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		l.watchBirth(ctx, cancel, a)
-	}()
-	c, err := kvagent.Dial(ctx, a.Socket)
-	dead := context.Cause(ctx)
-	cancel(nil)
-	<-watched
-	if err == nil {
-		return c, nil
-	}
-	if errors.Is(dead, errDead) {
-		err = dead
-	}
-	return nil, fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, l.lastWords(ctx, a))
-}
-
 // errDead means that an agent ended before it answered.
 var errDead = errors.New("it ended before it answered")
 
-// watchBirth stops dialling an agent once it has died.
-func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a nodes.Agent) {
+// dial connects to one agent, and gives up as soon as the agent has died.
+func (l *Lab) dial(ctx context.Context, a nodes.Agent) (*kvagent.Client, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() { cancelWhenDead(ctx, cancel, a) })
+	c, err := kvagent.Dial(ctx, a.Socket)
+	cause := context.Cause(ctx)
+	cancel(nil)
+	watch.Wait()
+	if err == nil {
+		return c, nil
+	}
+	if errors.Is(cause, errDead) {
+		err = cause
+	}
+	return nil, l.agentError(ctx, a, err)
+}
+
+func cancelWhenDead(ctx context.Context, cancel context.CancelCauseFunc, a nodes.Agent) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -138,7 +132,7 @@ func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a 
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if alive, err := l.opt.Runtime.Alive(a); err == nil && !alive {
+			if isDead(a) {
 				cancel(errDead)
 				return
 			}
@@ -146,31 +140,29 @@ func (l *Lab) watchBirth(ctx context.Context, cancel context.CancelCauseFunc, a 
 	}
 }
 
-// lastWords returns the end of an agent's log, in one line.
-func (l *Lab) lastWords(ctx context.Context, a nodes.Agent) string {
-	type teller interface {
-		LastWords(ctx context.Context, a nodes.Agent) string
-	}
-	if t, ok := l.opt.Runtime.(teller); ok {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		return t.LastWords(ctx, a)
-	}
-	return tail(l.opt.Store.agentDir(l.Name(), a.Node))
+// isDead reports whether an agent was started and has ended.
+func isDead(a nodes.Agent) bool {
+	alive, err := nodes.Alive(a)
+	return a.PID != 0 && err == nil && !alive
 }
 
-// tail returns the end of the log in an agent's folder.
-func tail(dir string) string {
-	const most = 400
-	data, err := os.ReadFile(filepath.Join(dir, "agent.log"))
-	text := strings.Join(strings.Fields(string(data)), " ")
-	switch {
-	case err != nil:
-		return err.Error()
-	case text == "":
-		return "(empty)"
-	case len(text) > most:
-		return "..." + text[len(text)-most:]
+// dead lists the agents that have ended.
+func (l *Lab) dead() (dead []nodes.Agent) {
+	for _, a := range l.Agents {
+		if isDead(a.Agent) {
+			dead = append(dead, a.Agent)
+		}
 	}
-	return text
+	return dead
+}
+
+func (l *Lab) agentError(ctx context.Context, a nodes.Agent, err error) error {
+	return fmt.Errorf("agent %s: %w; the end of its log: %s", a.Node, err, l.logTail(ctx, a))
+}
+
+// logTail is the end of an agent's log, also when the context has ended.
+func (l *Lab) logTail(ctx context.Context, a nodes.Agent) string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return l.opt.Runtime.LogTail(ctx, a)
 }

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/fabric/kernel"
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/scaling"
@@ -38,25 +37,35 @@ func checkName(name string) error {
 	return nil
 }
 
-// Preflight refuses what cannot work, before anything is made. Its error says what to do.
-func Preflight(ctx context.Context, c *trials.Cluster, opt Options) error {
-	s, p := c.Scenario, c.Plan
+// preflight refuses what cannot work, before anything is made. Its error says what to do.
+func preflight(ctx context.Context, c *trials.Cluster) error {
 	if err := NeedRoot(); err != nil {
 		return err
 	}
 	// This check is first, since its error lists the available congestion controls. Supported
 	// reports missing rights.
-	if err := host.TryCongestionControl(s.Transfer.CongestionControl); err != nil && !errors.Is(err, unix.EPERM) {
+	if err := host.TryCongestionControl(c.Scenario.Transfer.CongestionControl); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("transfer.congestionControl: %w", err)
 	}
-	if err := kernel.Supported(p); err != nil {
+	if err := kernel.Supported(c.Plan); err != nil {
 		return fmt.Errorf("this kernel cannot carry the lab: %w (`netkvlab doctor` shows all that is missing)", err)
 	}
 	// Check before estimating the load, which needs the workload.
 	if err := c.Check(); err != nil {
 		return err
 	}
-	return fits(ctx, c)
+	need, free, err := memory(c)
+	if err != nil {
+		return err
+	}
+	if need > free*9/10 {
+		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
+			c.Scenario.Name, len(c.Plan.Nodes), len(agentNodes(c)), need>>20, free>>20)
+	}
+	if err := notTooFast(ctx, c); err != nil {
+		return err
+	}
+	return kernel.CheckMounts()
 }
 
 // NeedRoot returns an error if this process cannot enter network namespaces. Even looking at
@@ -68,27 +77,14 @@ func NeedRoot() error {
 	return nil
 }
 
-func bytesOfAgent(s *scenarios.Scenario) int64 {
-	if s.Runtime == scenarios.RuntimeDocker {
-		return agentBytes + containerBytes
+// memory returns what a lab needs of this host's memory, and what is available, in bytes.
+func memory(c *trials.Cluster) (need, free int64, err error) {
+	agent := int64(agentBytes)
+	if c.Scenario.Runtime == scenarios.RuntimeDocker {
+		agent += containerBytes
 	}
-	return agentBytes
-}
-
-// fits compares the lab with the host's memory and its CPUs.
-func fits(ctx context.Context, c *trials.Cluster) error {
-	s, p := c.Scenario, c.Plan
-	free, err := host.AvailableMemory(host.Proc)
-	if err != nil {
-		return err
-	}
-	agents := agentsOf(p, s)
-	need := int64(len(p.Nodes))*namespaceBytes + int64(agents)*bytesOfAgent(s)
-	if need > free*9/10 {
-		return fmt.Errorf("%s is too large for this host: %d namespaces and %d agents need about %d MiB, %d MiB are available; make topology smaller",
-			s.Name, len(p.Nodes), agents, need>>20, free>>20)
-	}
-	return notTooFast(ctx, c)
+	free, err = host.AvailableMemory(host.Proc)
+	return int64(len(c.Plan.Nodes))*namespaceBytes + int64(len(agentNodes(c)))*agent, free, err
 }
 
 // notTooFast refuses a scale at which the host cannot carry the load even of the scaled fabric:
@@ -111,13 +107,6 @@ func notTooFast(ctx context.Context, c *trials.Cluster) error {
 		c.Scenario.Name, c.Plan.Scale.Rate, times, 2*c.Plan.Scale.Rate*times)
 }
 
-func agentsOf(p *fabric.Plan, s *scenarios.Scenario) int {
-	if s.Workload.Kind == scenarios.WorkloadFlows {
-		return len(trials.Endpoints(p))
-	}
-	return len(p.Prefill) + len(p.Decode) + len(p.Background)
-}
-
 // mostFlowQueues bounds the flow queues of labs that are made together: the kernel's time to
 // make them grows with the square of their number, and is about ten seconds for this many.
 const mostFlowQueues = 45_000
@@ -125,15 +114,13 @@ const mostFlowQueues = 45_000
 // RoomFor returns how many labs of a scenario fit into the host's memory, at any scale; fewer if
 // they would have too many flow queues.
 func RoomFor(c *trials.Cluster) (int, error) {
-	s, p := c.Scenario, c.Plan
-	free, err := host.AvailableMemory(host.Proc)
+	need, free, err := memory(c)
 	if err != nil {
 		return 0, err
 	}
-	need := int64(len(p.Nodes))*namespaceBytes + int64(agentsOf(p, s))*bytesOfAgent(s)
 	room := int(free * 9 / 10 / max(1, need))
-	if p.Fair() {
-		room = min(room, max(1, mostFlowQueues/p.FlowQueues()))
+	if c.Plan.Fair() {
+		room = min(room, max(1, mostFlowQueues/c.Plan.FlowQueues()))
 	}
 	return room, nil
 }

@@ -22,11 +22,10 @@ type Progress struct {
 	now   func() time.Time
 }
 
-// plainEvery is the least time between lines of one phase without a terminal.
-const plainEvery = 10 * time.Second
-
-// redrawEvery is the least time between rewrites of the terminal line.
-const redrawEvery = 100 * time.Millisecond
+const (
+	plainEvery  = 10 * time.Second       // the least time between lines of one phase without a terminal
+	redrawEvery = 100 * time.Millisecond // the least time between rewrites of the terminal line
+)
 
 // NewProgress writes to w. It detects whether w is a terminal.
 func NewProgress(w io.Writer) *Progress {
@@ -38,9 +37,7 @@ func NewProgress(w io.Writer) *Progress {
 }
 
 // Phase reports that a phase begins.
-func (p *Progress) Phase(format string, args ...any) {
-	p.print(true, fmt.Sprintf(format, args...))
-}
+func (p *Progress) Phase(format string, args ...any) { p.print(true, fmt.Sprintf(format, args...)) }
 
 // Step reports how far a phase has come: done of total, and the time left if known.
 func (p *Progress) Step(phase string, done, total int, left time.Duration) {
@@ -53,50 +50,47 @@ func (p *Progress) Step(phase string, done, total int, left time.Duration) {
 
 // Note prints a permanent line.
 func (p *Progress) Note(format string, args ...any) {
-	if p == nil || p.w == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.clear()
-	fmt.Fprintf(p.w, format+"\n", args...)
+	p.locked(func() {
+		p.clear()
+		fmt.Fprintf(p.w, format+"\n", args...)
+	})
 }
 
 func (p *Progress) print(always bool, text string) {
-	if p == nil || p.w == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	now := p.now()
-	if !p.tty {
-		if always || now.Sub(p.last) >= plainEvery {
-			p.last = now
+	p.locked(func() {
+		now, least := p.now(), plainEvery
+		if p.tty {
+			least = redrawEvery
+		}
+		switch {
+		case !always && now.Sub(p.last) < least:
+			return
+		case p.tty:
+			p.clear()
+			fmt.Fprint(p.w, text)
+			p.width = len(text)
+		default:
 			fmt.Fprintln(p.w, text)
 		}
-		return
-	}
-	if !always && now.Sub(p.last) < redrawEvery {
-		return
-	}
-	p.last = now
-	p.clear()
-	fmt.Fprint(p.w, text)
-	p.width = len(text)
+		p.last = now
+	})
 }
 
 // Close ends the line that is rewritten.
-func (p *Progress) Close() {
+func (p *Progress) Close() { p.locked(p.clear) }
+
+// locked calls f while nobody else prints, unless this Progress prints nothing.
+func (p *Progress) locked(f func()) {
 	if p == nil || p.w == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.clear()
+	f()
 }
 
 func (p *Progress) clear() {
-	if p.tty && p.width > 0 {
+	if p.width > 0 {
 		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
 		p.width = 0
 	}

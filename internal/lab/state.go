@@ -6,14 +6,18 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel"
+	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/nodes"
+	"github.com/netkvlab/netkvlab/scenarios"
 )
 
 // Phase is the phase of a lab's life.
@@ -35,8 +39,7 @@ type State struct {
 	Version string    `json:"version"`
 	Created time.Time `json:"created"`
 	Phase   Phase     `json:"phase"`
-	// Group is the first lab of this lab's group, which runs trials in parallel; empty for a single
-	// lab.
+	// Group is the first lab of this lab's group, which runs trials in parallel; empty if it is alone.
 	Group   string `json:"group,omitempty"`
 	Runtime string `json:"runtime"`
 	// Owner is the process that builds, runs or removes the lab; zero if none does.
@@ -50,7 +53,49 @@ type Process struct {
 	StartTime uint64 `json:"start_time"` // field 22 of /proc/PID/stat
 }
 
+// self identifies this process.
+func self() Process {
+	start, err := nodes.StartTime(os.Getpid())
+	if err != nil {
+		return Process{} // then no process will signal us, which is safe
+	}
+	return Process{PID: os.Getpid(), StartTime: start}
+}
+
+// running reports whether this same process still exists.
+func (p Process) running() bool {
+	start, err := nodes.StartTime(p.PID)
+	return err == nil && start == p.StartTime
+}
+
+// String describes the process for a message; the zero value is a process that has not signed.
+func (p Process) String() string {
+	if p.PID > 0 {
+		return fmt.Sprintf("process %d", p.PID)
+	}
+	return "another netkvlab process"
+}
+
 const stateFormat = 1
+
+// DefaultRoot holds the state of labs, one folder per lab. It is on a tmpfs on every current
+// distribution, so a reboot removes it together with the namespaces.
+const DefaultRoot = "/run/netkvlab"
+
+// Store is the folder of all labs.
+type Store struct{ Root string }
+
+func (s Store) dir(lab string) string      { return filepath.Join(s.Root, lab) }
+func (s Store) state(lab string) string    { return filepath.Join(s.dir(lab), "state.json") }
+func (s Store) journal(lab string) string  { return filepath.Join(s.dir(lab), "journal") }
+func (s Store) scenario(lab string) string { return filepath.Join(s.dir(lab), "scenario.yaml") }
+
+// engine is the file with the address of the engine of a lab's containers. It is a separate
+// file, because it is most needed when the state is damaged.
+func (s Store) engine(lab string) string { return filepath.Join(s.dir(lab), "engine") }
+
+// agentDir is the private run directory of one node's agent.
+func (s Store) agentDir(lab, node string) string { return filepath.Join(s.dir(lab), "agents", node) }
 
 // ErrNotUp says that there is no lab of that name.
 var ErrNotUp = errors.New("no such lab")
@@ -130,4 +175,110 @@ func (s Store) Labs() ([]string, error) {
 	}
 	slices.Sort(labs)
 	return labs, nil
+}
+
+// members returns the other labs in a lab's group. A state that cannot be read counts as none.
+func (s Store) members(name string) ([]string, error) {
+	labs, err := s.Labs()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(labs, func(l string) bool {
+		st, err := s.Load(l)
+		return err != nil || st.Group != name
+	}), nil
+}
+
+// Engine returns the address of the engine of a lab's containers, as it was when the lab was
+// made; empty for a lab without containers, and if it is not known.
+func (s Store) Engine(lab string) string {
+	host, _ := os.ReadFile(s.engine(lab))
+	return strings.TrimSpace(string(host))
+}
+
+// BusyError says that another process is working on the lab.
+type BusyError struct {
+	Lab   string
+	Owner Process
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("lab %q is in use by %s: wait for it, or end it with `netkvlab down %s`", e.Lab, e.Owner, e.Lab)
+}
+
+// tryLock takes the lock on a lab's folder, making the folder if create is set. Without create
+// it returns ErrNotUp for a lab without a folder. The lock is advisory. Closing the file releases
+// it, as the kernel does when the process ends, so a killed netkvlab leaves nothing locked.
+func (s Store) tryLock(lab string, create bool) (*os.File, error) {
+	for {
+		if create {
+			if err := os.MkdirAll(s.Root, 0o755); err != nil {
+				return nil, fmt.Errorf("make %s: %w", s.Root, err)
+			}
+			if err := os.Mkdir(s.dir(lab), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return nil, fmt.Errorf("make the folder of lab %q: %w", lab, err)
+			}
+		}
+		f, err := os.Open(s.dir(lab))
+		if errors.Is(err, fs.ErrNotExist) {
+			if create {
+				continue // removed between Mkdir and Open
+			}
+			return nil, fmt.Errorf("lab %q: %w", lab, ErrNotUp)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("open the folder of lab %q: %w", lab, err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			_ = f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				busy := &BusyError{Lab: lab}
+				if st, err := s.Load(lab); err == nil {
+					busy.Owner = st.Owner
+				}
+				return nil, busy
+			}
+			return nil, fmt.Errorf("lock the folder of lab %q: %w", lab, err)
+		}
+		locked, errLocked := f.Stat()
+		if there, err := os.Stat(s.dir(lab)); errors.Join(err, errLocked) == nil && os.SameFile(locked, there) {
+			return f, nil
+		}
+		_ = f.Close() // the previous holder has removed the folder that we locked
+	}
+}
+
+// removeDir deletes the lab's folder, and the folder of all labs when it was the last.
+func (s Store) removeDir(lab string) error {
+	if err := os.RemoveAll(s.dir(lab)); err != nil {
+		return fmt.Errorf("remove the folder of lab %q: %w", lab, err)
+	}
+	if err := os.Remove(s.Root); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTEMPTY) && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("remove %s: %w", s.Root, err)
+	}
+	return nil
+}
+
+// read loads a lab's state and the cluster that its scenario describes.
+func read(store Store, name string) (*State, *trials.Cluster, error) {
+	if err := checkName(name); err != nil {
+		return nil, nil, err
+	}
+	st, err := store.Load(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	text, err := os.ReadFile(store.scenario(name))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the scenario of lab %q: %w", name, err)
+	}
+	s, err := scenarios.Parse(store.scenario(name), text)
+	if err != nil {
+		return nil, nil, fmt.Errorf("scenario of lab %q: %w", name, err)
+	}
+	c, err := trials.New(s)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lab %q: %w", name, err)
+	}
+	return st, c, nil
 }

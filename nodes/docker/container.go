@@ -1,12 +1,15 @@
 package docker
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/mount"
 	"github.com/docker/docker/api/types/system"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/nodes"
 )
@@ -20,24 +23,20 @@ const (
 )
 
 const (
-	// memoryLimit is some twenty times what an agent has been seen to use.
-	memoryLimit = 512 << 20
-	// pidsLimit counts threads; an agent has about ten.
-	pidsLimit = 256
-	// nobody is a user without files on the host. Other images use 65532 for it, too.
-	nobody    = 65532
-	logLimit  = "1m"
-	socket    = "control.sock" // in Spec.Dir
-	leashFile = "leash"        // in Spec.Dir
-	// leashEnv is the variable with the path of a file that the starter has locked: see leash.go.
-	leashEnv = "NETKVLAB_LEASH_FILE"
+	memoryLimit = 512 << 20 // some twenty times what an agent has been seen to use
+	pidsLimit   = 256       // counts threads; an agent has about ten
+	nobody      = 65532     // a user without files on the host; other images use this number, too
+	logLimit    = "1m"
+	socket      = "control.sock"        // in Spec.Dir
+	leashFile   = "leash"               // in Spec.Dir
+	leashEnv    = "NETKVLAB_LEASH_FILE" // the path of a file that the starter has locked: see holdLeash
 )
 
 // containerName shows the container's lab and node; only the labels are reliable.
 func containerName(lab, node string) string { return "netkvlab." + lab + "." + node }
 
-// uidOf is the user that an agent runs as: nobody, unless it needs a capability. A process
-// that is not root has none of a container's capabilities, and Docker cannot give it any.
+// uidOf is the user and the group that an agent runs as: nobody, unless it needs a capability. A
+// process that is not root has none of a container's capabilities, and Docker cannot give it any.
 func uidOf(s nodes.Spec) int {
 	if s.NetAdmin {
 		return 0
@@ -45,18 +44,10 @@ func uidOf(s nodes.Spec) int {
 	return nobody
 }
 
-// user is uidOf in Docker's notation.
-func user(s nodes.Spec) string {
-	if s.NetAdmin {
-		return "0:0"
-	}
-	return "65532:65532"
-}
-
 // config is what runs in a container.
 func config(s nodes.Spec, ref, version string) *container.Config {
 	c := &container.Config{
-		Image: ref, User: user(s), Hostname: s.Node, WorkingDir: "/",
+		Image: ref, User: fmt.Sprintf("%[1]d:%[1]d", uidOf(s)), Hostname: s.Node, WorkingDir: "/",
 		Cmd: slices.Concat(s.Args, []string{"--socket", filepath.Join(runPath, socket), "--node", s.Node}),
 		Env: environment(s),
 		// No network of Docker's at all: the namespace holds nothing but a lowered lo.
@@ -70,11 +61,7 @@ func config(s nodes.Spec, ref, version string) *container.Config {
 }
 
 func environment(s nodes.Spec) []string {
-	env := []string{
-		"NETKVLAB_LAB=" + s.Lab, "NETKVLAB_NODE=" + s.Node,
-		s.GOMAXPROCS(),
-		"HOME=/",
-	}
+	env := []string{"NETKVLAB_LAB=" + s.Lab, "NETKVLAB_NODE=" + s.Node, s.GOMAXPROCS(), "HOME=/"}
 	if s.Leash {
 		env = append(env, leashEnv+"="+filepath.Join(runPath, leashFile))
 	}
@@ -102,4 +89,31 @@ func hostConfig(s nodes.Spec, info system.Info) *container.HostConfig {
 		h.SecurityOpt = append(h.SecurityOpt, "label=disable") // otherwise the mount could not be read
 	}
 	return h
+}
+
+// folder makes the one folder that the container sees, and gives it to the agent.
+func folder(s nodes.Spec) error {
+	if err := s.MakeDir(); err != nil {
+		return err
+	}
+	if err := os.Chown(s.Dir, uidOf(s), uidOf(s)); err != nil {
+		return fmt.Errorf("give the agent its run directory: %w", err)
+	}
+	return nil
+}
+
+// holdLeash makes a file in an agent's folder and locks it. The agent waits for that
+// lock and ends when it gets it. When this process ends for any reason, the kernel
+// drops the lock. (An agent that is a process holds a pipe instead; an engine cannot
+// pass one on.)
+func holdLeash(s nodes.Spec) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(s.Dir, leashFile), os.O_CREATE|os.O_RDONLY|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("make the leash: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("lock the leash: %w", err)
+	}
+	return f, nil
 }

@@ -130,7 +130,7 @@ func TestEngineThatIsNotThere(t *testing.T) {
 	require.NoError(t, unix.Close(fd))
 	for _, tc := range []struct{ name, host, want string }{
 		{"no socket", "unix://" + dir + "/none", "there is no such socket"},
-		{"nobody listens", "unix://" + dead, "nobody listens"},
+		{"nobody listens", "unix://" + dead, "no process accepts connections there"},
 	} {
 		e := at(tc.host)
 		err := New(e, "v1").Prepare(t.Context(), nil)
@@ -299,7 +299,7 @@ func TestContainerMayDoWhatItNeedsAndNoMore(t *testing.T) {
 func TestLeashIsHeldUntilItsHolderEnds(t *testing.T) {
 	t.Parallel()
 	s := nodes.Spec{Dir: t.TempDir()}
-	held, err := tie(s)
+	held, err := holdLeash(s)
 	require.NoError(t, err)
 	other, err := os.Open(filepath.Join(s.Dir, leashFile))
 	require.NoError(t, err)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"debug/elf"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,8 +42,7 @@ func newAgentImage(path string) (*agentImage, error) {
 	if err := checkStatic(binary); err != nil {
 		return nil, fmt.Errorf("%s cannot be a container's only file: %w: build it with `make build` (CGO_ENABLED=0), %s", path, err, wayOut)
 	}
-	sum := sha256.Sum256(binary)
-	digest := hex.EncodeToString(sum[:])
+	digest := hash(binary)
 	return &agentImage{ref: imageName + ":" + digest[:16], digest: digest, binary: binary}, nil
 }
 
@@ -106,11 +104,7 @@ func (e *Engine) load(ctx context.Context, archive []byte) (err error) {
 // archive is the image in the format of docker load. The same binary and version give the
 // same bytes, and so the same image ID on every host: all times are 1970-01-01.
 func (img *agentImage) archive(version string) ([]byte, error) {
-	layer, err := tarball(
-		entry{tar.Header{Name: "run/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
-		entry{tar.Header{Name: runPath[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}, nil},
-		entry{tar.Header{Name: binaryPath[1:], Typeflag: tar.TypeReg, Mode: 0o755}, img.binary},
-	)
+	layer, err := tarball(entry{"run/", 0o755, nil}, entry{runPath[1:] + "/", 0o755, nil}, entry{binaryPath[1:], 0o755, img.binary})
 	if err != nil {
 		return nil, err
 	}
@@ -133,15 +127,13 @@ func (img *agentImage) archive(version string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return tarball(
-		entry{tar.Header{Name: "layer.tar", Typeflag: tar.TypeReg, Mode: 0o644}, layer},
-		entry{tar.Header{Name: configName, Typeflag: tar.TypeReg, Mode: 0o644}, config},
-		entry{tar.Header{Name: "manifest.json", Typeflag: tar.TypeReg, Mode: 0o644}, manifest},
-	)
+	return tarball(entry{"layer.tar", 0o644, layer}, entry{configName, 0o644, config}, entry{"manifest.json", 0o644, manifest})
 }
 
+// entry is a file, or a folder if its name ends in a slash.
 type entry struct {
-	tar.Header
+	name string
+	mode int64
 	data []byte
 }
 
@@ -149,23 +141,22 @@ func tarball(entries ...entry) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, e := range entries {
-		e.Size, e.ModTime, e.Format = int64(len(e.data)), time.Unix(0, 0), tar.FormatUSTAR
-		if err := w.WriteHeader(&e.Header); err != nil {
-			return nil, err
+		err := w.WriteHeader(&tar.Header{
+			Name: e.name, Mode: e.mode, Size: int64(len(e.data)), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR,
+		})
+		if err == nil {
+			_, err = w.Write(e.data)
 		}
-		if _, err := w.Write(e.data); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := w.Close()
+	return b.Bytes(), err
 }
 
 func hash(b []byte) string {
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:])
+	return fmt.Sprintf("%x", sha256.Sum256(b))
 }
 
 // present makes sure that the engine has a user's image: it is never pulled.

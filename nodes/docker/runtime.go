@@ -1,3 +1,16 @@
+// Package docker runs agents as containers of a local Docker engine.
+//
+// An agent's container has none of Docker's networks. It starts in an empty network namespace,
+// which the fabric adopts and in which it creates the links. So a container's packets take the
+// same path as a process's. The image is made here from netkvlab's own static binary and loaded;
+// nothing is ever pulled. Everything has labels, and removal goes by the labels alone.
+//
+// The engine is needed to start and to remove containers, not while a lab runs: the kernel knows
+// whether an agent is alive, and a command runs in a node's namespace as it does beside a process.
+// So an engine that is killed in the middle of a run does no harm until the lab is removed.
+//
+// Start reading at Runtime. container.go defines what a container may do; docs/security.md
+// has it as a table.
 package docker
 
 import (
@@ -7,14 +20,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/docker/docker/api/types/container"
-	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/system"
 	"github.com/docker/docker/pkg/stdcopy"
 
@@ -32,15 +43,13 @@ type Runtime struct {
 	mu      sync.Mutex
 	info    system.Info
 	ours    *agentImage
-	leashes map[string]*os.File // by container ID; held until the agent is stopped or we end
+	leashes []*os.File // of the agents; held until this process ends
 }
 
 var _ nodes.Housing = (*Runtime)(nil)
 
 // New makes the runtime of an engine. version goes onto labels.
-func New(e *Engine, version string) *Runtime {
-	return &Runtime{Engine: e, version: version, leashes: map[string]*os.File{}}
-}
+func New(e *Engine, version string) *Runtime { return &Runtime{Engine: e, version: version} }
 
 // Name is "docker".
 func (r *Runtime) Name() string { return "docker" }
@@ -48,19 +57,14 @@ func (r *Runtime) Name() string { return "docker" }
 // Prepare finds out whether the engine can run the lab, before anything of it is made,
 // and provides the images.
 func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
-	if err := r.reach(ctx); err != nil {
-		return err
-	}
-	info, err := r.Engine.info(ctx)
+	info, err := r.Check(ctx)
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.info = info
-	r.mu.Unlock()
 	if err := r.free(ctx, specs); err != nil {
 		return err
 	}
+	var ours *agentImage
 	seen := map[string]bool{}
 	for _, s := range specs {
 		if seen[s.Image] {
@@ -69,36 +73,25 @@ func (r *Runtime) Prepare(ctx context.Context, specs []nodes.Spec) error {
 		seen[s.Image] = true
 		if s.Image != "" {
 			err = r.present(ctx, s.Image)
-		} else {
-			err = r.prepareOurs(ctx, s.Executable, info)
+		} else if ours, err = newAgentImage(s.Executable); err == nil {
+			err = r.ensure(ctx, ours, r.version, info)
+			ours.binary = nil // it is large, and only its name is needed from now on
 		}
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (r *Runtime) prepareOurs(ctx context.Context, executable string, info system.Info) error {
-	img, err := newAgentImage(executable)
-	if err != nil {
-		return err
-	}
-	if err := r.ensure(ctx, img, r.version, info); err != nil {
-		return err
-	}
-	img.binary = nil
 	r.mu.Lock()
-	r.ours = img
-	r.mu.Unlock()
+	defer r.mu.Unlock()
+	r.info, r.ours = info, ours
 	return nil
 }
 
 // free makes sure that no other container has a name that we need.
 func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
-	all, err := r.api.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("name", "netkvlab"))})
+	all, err := r.list(ctx, "name", "netkvlab")
 	if err != nil {
-		return fmt.Errorf("list containers: %w", err)
+		return err
 	}
 	taken := map[string]*container.Summary{}
 	for i := range all {
@@ -107,38 +100,33 @@ func (r *Runtime) free(ctx context.Context, specs []nodes.Spec) error {
 		}
 	}
 	for _, s := range specs {
-		if c := taken[containerName(s.Lab, s.Node)]; c != nil {
-			return takenError(s, c.ID, c.Image, c.Labels[labelLab])
+		name := containerName(s.Lab, s.Node)
+		c := taken[name]
+		if c == nil {
+			continue
 		}
+		if lab := c.Labels[labelLab]; lab != "" {
+			return fmt.Errorf("container %s is there already and belongs to lab %s: remove it with `netkvlab down %s`", name, lab, lab)
+		}
+		return fmt.Errorf("the name %s is taken by container %.12s (image %s), which netkvlab did not make and leaves alone: rename it (docker rename %s NEW), or choose another lab name",
+			name, c.ID, c.Image, name)
 	}
 	return nil
 }
 
-func takenError(s nodes.Spec, id, image, lab string) error {
-	name := containerName(s.Lab, s.Node)
-	if lab != "" {
-		return fmt.Errorf("container %s is there already and belongs to lab %s: remove it with `netkvlab down %s`", name, lab, lab)
-	}
-	return fmt.Errorf("the name %s is taken by container %.12s (image %s), which netkvlab did not make and leaves alone: rename it (docker rename %s NEW), or choose another lab name",
-		name, id, image, name)
-}
-
 // Start creates and starts a container. A call to the engine that has begun is not
 // cancelled: otherwise it could leave an unknown container behind.
-func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (nodes.Agent, error) {
+func (r *Runtime) Start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err error) {
 	if err := ctx.Err(); err != nil {
-		return nodes.Agent{}, err
+		return a, err
 	}
-	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTime)
 	defer cancel()
-	a, err := r.start(call, s)
-	if err != nil {
-		return nodes.Agent{}, fmt.Errorf("start container %s: %w", containerName(s.Lab, s.Node), err)
-	}
-	return a, nil
-}
-
-func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("start container %s: %w", containerName(s.Lab, s.Node), err)
+		}
+	}()
 	r.mu.Lock()
 	info, ref := r.info, s.Image
 	if ref == "" && r.ours != nil {
@@ -151,11 +139,14 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	if err := folder(s); err != nil {
 		return a, err
 	}
-	var leash *os.File
 	if s.Leash {
-		if leash, err = tie(s); err != nil {
+		leash, err := holdLeash(s)
+		if err != nil {
 			return a, err
 		}
+		r.mu.Lock()
+		r.leashes = append(r.leashes, leash)
+		r.mu.Unlock()
 	}
 	made, err := r.api.ContainerCreate(ctx, config(s, ref, r.version), hostConfig(s, info), nil, nil, containerName(s.Lab, s.Node))
 	if errdefs.IsConflict(err) {
@@ -163,11 +154,6 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 	}
 	if err != nil {
 		return a, full(err, info)
-	}
-	if leash != nil {
-		r.mu.Lock()
-		r.leashes[made.ID] = leash
-		r.mu.Unlock()
 	}
 	a = nodes.Agent{Node: s.Node, ID: made.ID, Socket: filepath.Join(s.Dir, socket)}
 	if err := r.api.ContainerStart(ctx, made.ID, container.StartOptions{}); err != nil {
@@ -178,34 +164,19 @@ func (r *Runtime) start(ctx context.Context, s nodes.Spec) (a nodes.Agent, err e
 		return a, err
 	}
 	if a.PID = got.State.Pid; a.PID == 0 {
-		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.lastWords(ctx, made.ID))
+		return a, fmt.Errorf("it ended at once with exit code %d: %s", got.State.ExitCode, r.log(ctx, made.ID))
 	}
-	a.StartTime, err = nodes.StartTime(a.PID)
-	if err == nil {
-		err = sameHost(a.PID, a.ID)
+	if a.StartTime, err = nodes.StartTime(a.PID); err != nil {
+		return a, err
 	}
-	return a, err
-}
-
-// folder makes the one folder that the container sees, and gives it to the agent.
-func folder(s nodes.Spec) error {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return fmt.Errorf("make run directory: %w", err)
-	}
-	if err := os.Chmod(s.Dir, 0o700); err != nil {
-		return fmt.Errorf("make run directory private: %w", err)
-	}
-	if err := os.Chown(s.Dir, uidOf(s), uidOf(s)); err != nil {
-		return fmt.Errorf("give the agent its run directory: %w", err)
-	}
-	return nil
+	return a, sameHost(a.PID, a.ID)
 }
 
 // sameHost makes sure that the engine's PID is that container's process on this host: for
 // example an engine in a virtual machine has other PIDs. The process's control
 // group has the container's ID from the start; its environment comes later.
 func sameHost(pid int, id string) error {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "cgroup"))
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err == nil && !bytes.Contains(b, []byte(id)) {
 		err = errors.New("it is another process")
 	}
@@ -220,46 +191,17 @@ func sameHost(pid int, id string) error {
 func (r *Runtime) Versions(ctx context.Context) map[string]string {
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
-	if r.reach(ctx) != nil {
-		return nil
-	}
-	v, err := r.api.ServerVersion(ctx)
-	if err != nil {
-		return nil
-	}
-	return map[string]string{r.Name(): v.Version}
-}
-
-// NetnsOf is where the kernel shows the namespace of the container's first process.
-func (r *Runtime) NetnsOf(a nodes.Agent) string { return fmt.Sprintf("/proc/%d/ns/net", a.PID) }
-
-// Alive reports whether that very agent still runs.
-func (r *Runtime) Alive(a nodes.Agent) (bool, error) { return nodes.Alive(a) }
-
-// Exec runs a command beside the agent, in its network namespace, with this host's
-// files: an agent's image has no other command.
-func (r *Runtime) Exec(ctx context.Context, s nodes.ExecSpec) (int, error) { return nodes.Exec(ctx, s) }
-
-// Stop removes an agent's container.
-func (r *Runtime) Stop(ctx context.Context, a nodes.Agent) error {
-	if err := r.reach(ctx); err != nil {
-		return err
-	}
-	if err := r.removeOne(ctx, a.ID); err != nil {
-		return fmt.Errorf("stop agent %s: %w", a.Node, err)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if f := r.leashes[a.ID]; f != nil {
-		delete(r.leashes, a.ID)
-		return f.Close()
+	if r.reach(ctx) == nil {
+		if v, err := r.api.ServerVersion(ctx); err == nil {
+			return map[string]string{r.Name(): v.Version}
+		}
 	}
 	return nil
 }
 
-// LastWords is the end of an agent's log in one line, and how the agent ended.
-func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
-	text := r.lastWords(ctx, a.ID)
+// LogTail is the end of an agent's log in one line, and how the agent ended.
+func (r *Runtime) LogTail(ctx context.Context, a nodes.Agent) string {
+	text := r.log(ctx, a.ID)
 	got, err := r.api.ContainerInspect(ctx, a.ID)
 	switch {
 	case err != nil || got.State == nil || got.State.Running:
@@ -270,10 +212,7 @@ func (r *Runtime) LastWords(ctx context.Context, a nodes.Agent) string {
 	return text + fmt.Sprintf(" (exit code %d)", got.State.ExitCode)
 }
 
-// logTail is how much of a log goes into a message.
-const logTail = 400
-
-func (r *Runtime) lastWords(ctx context.Context, id string) string {
+func (r *Runtime) log(ctx context.Context, id string) string {
 	logs, err := r.api.ContainerLogs(ctx, id, container.LogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
 	if err != nil {
 		return err.Error()
@@ -283,12 +222,5 @@ func (r *Runtime) lastWords(ctx context.Context, id string) string {
 	if _, err := stdcopy.StdCopy(&b, &b, logs); err != nil {
 		return err.Error()
 	}
-	text := strings.Join(strings.Fields(b.String()), " ")
-	switch {
-	case text == "":
-		return "(empty)"
-	case len(text) > logTail:
-		return "..." + text[len(text)-logTail:]
-	}
-	return text
+	return nodes.Tail(b.String())
 }

@@ -63,9 +63,8 @@ func Examine(ctx context.Context, engine *docker.Engine) *Report {
 		err := host.TryCongestionControl(cc)
 		r.add(c, err, unix.ENOENT) // EPERM, for example, says nothing about the kernel
 	}
-	r.add(Check{
-		Name: "docker engine", Need: "Docker 20.10 or newer, root's", Without: "runtime: docker is refused",
-	}, engine.Check(ctx), docker.ErrNoEngine)
+	_, err := engine.Check(ctx)
+	r.add(Check{Name: "docker engine", Need: "Docker 20.10 or newer, root's", Without: "runtime: docker is refused"}, err, docker.ErrNoEngine)
 	return r
 }
 

@@ -36,7 +36,7 @@ func TestStateComesBackAsWritten(t *testing.T) {
 	assert.Equal(t, st, got)
 	assert.True(t, got.Owner.running(), "this very process")
 	assert.False(t, Process{PID: got.Owner.PID, StartTime: 1}.running(), "another one of the same number")
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 }
 
 func TestAbsentAndDamagedAreDifferentAnswers(t *testing.T) {
@@ -50,7 +50,7 @@ func TestAbsentAndDamagedAreDifferentAnswers(t *testing.T) {
 	require.Error(t, err)
 	assert.NotErrorIs(t, err, ErrNotUp)
 	assert.Contains(t, err.Error(), "damaged")
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 }
 
 func TestOneProcessWorksOnALabAtATime(t *testing.T) {
@@ -61,10 +61,10 @@ func TestOneProcessWorksOnALabAtATime(t *testing.T) {
 	var busy *BusyError
 	require.ErrorAs(t, err, &busy)
 	assert.Contains(t, err.Error(), "netkvlab down a")
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 	lk, err = s.tryLock("a", false)
 	require.NoError(t, err)
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 }
 
 func TestWaitingEndsWhenTheFolderIsRemoved(t *testing.T) {
@@ -77,7 +77,7 @@ func TestWaitingEndsWhenTheFolderIsRemoved(t *testing.T) {
 		got <- err
 	}()
 	require.NoError(t, s.removeDir("a"))
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 	require.ErrorIs(t, <-got, ErrNotUp)
 	assert.NoDirExists(t, s.Root, "the last lab takes the root with it")
 }
@@ -90,7 +90,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	cancel()
 	_, _, err = evict(ctx, "a", Options{Store: s})
 	require.ErrorIs(t, err, context.Canceled)
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 }
 
 func TestAHolderThatSignsLateIsAskedToEndAllTheSame(t *testing.T) {
@@ -108,14 +108,14 @@ func TestAHolderThatSignsLateIsAskedToEndAllTheSame(t *testing.T) {
 	go func() {
 		lk, owner, err := evict(t.Context(), "a", Options{Store: s})
 		if assert.NoError(t, err) {
-			assert.NoError(t, lk.release())
+			assert.NoError(t, lk.Close())
 		}
 		got <- owner
 	}()
 	require.NoError(t, s.save(&State{Format: stateFormat, Lab: "a", Phase: PhaseReady, Owner: owner}))
 	var status *exec.ExitError
 	require.ErrorAs(t, holder.Wait(), &status, "interrupted, not left to sleep")
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 	assert.Equal(t, owner, <-got)
 }
 
@@ -134,7 +134,7 @@ func TestAJournalCutOffLosesOnlyItsLastName(t *testing.T) {
 	names, err = s.planned("a")
 	require.NoError(t, err)
 	assert.Equal(t, []string{"a.p0", "a.d0"}, names)
-	require.NoError(t, lk.release())
+	require.NoError(t, lk.Close())
 }
 
 func TestLabsListsOnlyWhatCanBeOne(t *testing.T) {
@@ -190,7 +190,7 @@ func TestMembersAreTheLabsThatWereMadeBesideOne(t *testing.T) {
 		lk, err := s.tryLock(name, true)
 		require.NoError(t, err)
 		require.NoError(t, s.save(&State{Format: stateFormat, Lab: name, Group: group, Phase: PhaseReady}))
-		require.NoError(t, lk.release())
+		require.NoError(t, lk.Close())
 	}
 	require.NoError(t, os.WriteFile(s.state("a-3"), []byte("{"), 0o600))
 	members, err := s.members("a")
@@ -200,11 +200,11 @@ func TestMembersAreTheLabsThatWereMadeBesideOne(t *testing.T) {
 
 func TestAProcessIsAskedOnce(t *testing.T) {
 	p, q := Process{PID: 1, StartTime: 2}, Process{PID: 1, StartTime: 3}
-	var a asking
+	a := asked{}
 	assert.True(t, a.first(p))
 	assert.True(t, a.first(q), "the number alone is not the process")
 	assert.False(t, a.first(p))
-	var none *asking
+	var none asked
 	assert.True(t, none.first(p))
 	assert.True(t, none.first(p))
 }

@@ -15,10 +15,10 @@ import (
 
 func TestAutoSaysWhenACalibrationWouldHelp(t *testing.T) {
 	t.Parallel()
-	a := &app{calibration: t.TempDir()}
+	l := &labs{calibration: t.TempDir()}
 	carries := func() (host.Capacity, string) {
 		var said bytes.Buffer
-		c := a.carries(lab.NewProgress(&said))
+		c := l.carries(lab.NewProgress(&said))
 		return c, said.String()
 	}
 	c, said := carries()
@@ -29,7 +29,7 @@ func TestAutoSaysWhenACalibrationWouldHelp(t *testing.T) {
 	measured, err := host.NewCalibration(host.Proc, time.Now())
 	require.NoError(t, err)
 	measured.Steps = host.Uncalibrated(1).Steps
-	require.NoError(t, measured.Save(a.calibration))
+	require.NoError(t, measured.Save(l.calibration))
 	c, said = carries()
 	assert.True(t, c.Calibrated)
 	assert.Empty(t, said)
