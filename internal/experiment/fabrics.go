@@ -84,10 +84,9 @@ func (f *Fabrics) clear(ctx context.Context) error {
 	}
 	removed, err := lab.DownAll(ctx, []string{f.Name}, f.Lab)
 	for _, r := range removed {
-		if r.Nothing {
-			continue
+		if !r.Nothing {
+			f.Lab.Progress.Note("removed lab %s, which an earlier process had left", r.Lab)
 		}
-		f.Lab.Progress.Note("removed lab %s, which an earlier process had left", r.Lab)
 	}
 	if errors.Is(err, lab.ErrNotUp) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
+	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
@@ -33,6 +35,11 @@ type Played struct {
 	Cut                  bool // it ended early
 }
 
+// Spoiled describes an attempt that is put aside; file is the name of the file with its records.
+func (p *Played) Spoiled(file string) results.SpoiledAttempt {
+	return results.SpoiledAttempt{Attempt: p.Attempts, Verdict: p.Judgement.Verdict, Reasons: p.Judgement.Reasons, File: file}
+}
+
 // Keeper receives the trials that lanes have played. Several lanes may call both methods at
 // once. An error ends the work.
 type Keeper interface {
@@ -45,39 +52,27 @@ type Keeper interface {
 // Lanes play trials on labs: one lab per lane, with separate evidence per trial. While trials
 // run, they share only the queue, the host and the progress display.
 type Lanes struct {
-	Labs []*lab.Lab
-	// Total is the number of trials that progress shows; 0 means the number in the work.
-	Total    int
+	Labs     []*lab.Lab
 	Progress Progress
 }
 
 // Play plays all the work. It repeats a spoiled trial at most Limits.Repeats times. When a lane
 // fails, no further trials begin, but the trials of other lanes run to their end.
 func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
-	total := l.Total
-	if total == 0 {
-		total = len(work)
-	}
-	shown := newTrialProgress(l.Progress, total, len(l.Labs))
+	shown, together := newTrialProgress(l.Progress, len(work), len(l.Labs)), newBarrier(len(l.Labs))
 	lanes := make([]*lane, len(l.Labs))
 	for i, one := range l.Labs {
-		lanes[i] = &lane{lab: one, labs: l.Labs, shown: shown}
+		lanes[i] = &lane{lab: one, labs: l.Labs, shown: shown, together: together, lag: time.Duration(i) * trials.Stagger}
 	}
 	if err := ready(ctx, lanes, work[0].Cluster, l.Progress); err != nil {
 		return err
-	}
-	if len(lanes) > 1 {
-		together := newGate(len(lanes))
-		for i, one := range lanes {
-			one.gate, one.lag = together, time.Duration(i)*trials.Stagger
-		}
 	}
 	q := &queue{work: work}
 	errs := make([]error, len(lanes))
 	var wg sync.WaitGroup
 	for i, one := range lanes {
 		wg.Go(func() {
-			defer one.gate.leave()
+			defer together.leave()
 			for n, w, ok := q.next(); ok; n, w, ok = q.next() {
 				if err := one.play(ctx, n, w, k); err != nil {
 					q.stop()
@@ -118,55 +113,50 @@ func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progr
 	return g.Wait()
 }
 
-// queue hands trials out to lanes.
+// queue gives trials to lanes.
 type queue struct {
-	mu   sync.Mutex
 	work []Work
-	at   int
+	at   atomic.Int64
 }
 
 // next returns the next trial and its place in the work; false when none is left or a lane has
 // failed.
 func (q *queue) next() (int, Work, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.at >= len(q.work) {
+	n := int(q.at.Add(1)) - 1
+	if n >= len(q.work) {
 		return 0, Work{}, false
 	}
-	q.at++
-	return q.at - 1, q.work[q.at-1], true
+	return n, q.work[n], true
 }
 
-func (q *queue) stop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.at = len(q.work)
-}
+func (q *queue) stop() { q.at.Store(int64(len(q.work))) }
 
 // lane plays trials on one lab.
 type lane struct {
-	lab   *lab.Lab
-	labs  []*lab.Lab // of all lanes, whose CPU time is the run's own
-	world *packetworld.World
-	gate  *gate         // synchronises it with the others; nil if it is the only lane
-	lag   time.Duration // from the opening of the gate to the start of its trial
-	shown *trialProgress
-	trial string // the current trial
-	label string // the trial with its attempt
+	lab      *lab.Lab
+	labs     []*lab.Lab // of all lanes, whose CPU time is the run's own
+	world    *packetworld.World
+	together *barrier      // at which all lanes begin and end their trials
+	lag      time.Duration // from the barrier to the start of its trial
+	shown    *trialProgress
+	trial    string // the current trial
+	label    string // the trial with its attempt
 }
 
 func (l *lane) options() packetworld.Options {
 	return packetworld.Options{
 		Watch: func() *host.Watch { return host.NewWatch(host.Proc, own(l.labs)...) },
 		Begin: func(ctx context.Context) error {
-			l.gate.wait()
-			if err := wait(ctx, l.lag); err != nil {
-				return err
+			l.together.wait()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(l.lag):
 			}
 			l.shown.begin(l.trial, l.label)
 			return nil
 		},
-		End:        func() { l.gate.wait() },
+		End:        l.together.wait,
 		Note:       l.shown.progress.Note,
 		OnProgress: func(ended, total int) { l.shown.step(l.trial, l.label, ended, total) },
 	}
@@ -178,7 +168,10 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		l.name(w, attempt)
+		l.trial, l.label = w.Name, w.Name
+		if attempt > 1 {
+			l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
+		}
 		out, err := l.world.Play(ctx, w.Trial)
 		if out == nil {
 			return err
@@ -193,24 +186,6 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 	}
 }
 
-// name sets what progress calls the attempt.
-func (l *lane) name(w Work, attempt int) {
-	l.trial, l.label = w.Name, w.Name
-	if attempt > 1 {
-		l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
-	}
-}
-
-// wait returns after d, or when the context ends, with its error.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // own are the processes of the run: this program and the labs' agents.
 func own(labs []*lab.Lab) []int {
 	pids := []int{os.Getpid()}
@@ -220,4 +195,49 @@ func own(labs []*lab.Lab) []int {
 		}
 	}
 	return pids
+}
+
+// barrier synchronises lanes: they begin a trial together, and go on together after it. So the
+// work of one lane before or after its trial takes no CPU from another lane's trial. The others no
+// longer wait for a lane that has left.
+type barrier struct {
+	mu      sync.Mutex
+	opened  sync.Cond
+	members int
+	arrived int
+	passed  int // how often all have passed
+}
+
+func newBarrier(members int) *barrier {
+	b := &barrier{members: members}
+	b.opened.L = &b.mu
+	return b
+}
+
+// wait returns when all members wait.
+func (b *barrier) wait() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.arrived++
+	at := b.passed
+	b.lockedOpen()
+	for b.passed == at {
+		b.opened.Wait()
+	}
+}
+
+// leave removes a member.
+func (b *barrier) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.members--
+	b.lockedOpen()
+}
+
+func (b *barrier) lockedOpen() {
+	if b.arrived > 0 && b.arrived >= b.members {
+		b.arrived = 0
+		b.passed++
+		b.opened.Broadcast()
+	}
 }

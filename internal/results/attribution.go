@@ -5,11 +5,9 @@ package results
 // two runs. docs/results.md describes the stages.
 type Attribution struct {
 	// Seeds are the packet run's. Levels, steps and gaps are only over these, paired by request.
-	Seeds []uint64 `json:"seeds"`
-	// WideSeeds is the number of seeds of the wide figures.
-	WideSeeds int `json:"wide_seeds"`
-	// Means has one waterfall per policy and metric, in ms.
-	Means []Waterfall `json:"means"`
+	Seeds     []uint64    `json:"seeds"`
+	WideSeeds int         `json:"wide_seeds"` // the number of seeds of the wide figures
+	Means     []Waterfall `json:"means"`      // one per policy and metric, in ms
 	// Gains has one per comparison and metric, in percentage points of the gain.
 	Gains     []Waterfall     `json:"gains"`
 	Decisions []DecisionCount `json:"decisions"`

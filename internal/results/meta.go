@@ -24,23 +24,19 @@ const (
 
 // Meta is what the records themselves do not contain.
 type Meta struct {
-	Version  string // of netkvlab
-	Scenario string // its name
-	Seeds    []uint64
-	Scale    Scale
-	// Scaling lists what the scale does not preserve; empty if nothing was emulated.
-	Scaling  []ScalingFigure
-	SLO      SLO
-	Fidelity Fidelity
-	// Trials are the packet world's, in order.
-	Trials []Trial
-	// Interrupted says that the run was stopped before its end.
-	Interrupted bool
+	Version     string // of netkvlab
+	Scenario    string // its name
+	Seeds       []uint64
+	Scale       Scale
+	Scaling     []ScalingFigure // what the scale does not preserve; empty if nothing was emulated
+	SLO         SLO
+	Fidelity    Fidelity
+	Trials      []Trial // the packet world's, in order
+	Interrupted bool    // the run was stopped before its end
 	// Policies are the labels in the scenario's order. A policy without records still appears in
 	// the summary. Labels that occur only in records come last, sorted.
 	Policies []string
-	// Worlds are the worlds that ran; other worlds in the records are added.
-	Worlds []string
+	Worlds   []string // the worlds that ran; other worlds in the records are added
 	// Baselines names the policies over which the gains of every other policy are computed. Empty
 	// means: each policy over each one listed before it.
 	Baselines []string
@@ -90,11 +86,10 @@ type Trial struct {
 	Seed   uint64 `json:"seed"`
 	Lab    string `json:"lab"` // in which it ran
 	// Verdict, Reasons and Figures are those of the last attempt, the one that counts.
-	Verdict string           `json:"verdict"`
-	Reasons []string         `json:"reasons"` // never null
-	Figures *FidelityFigures `json:"figures,omitempty"`
-	// Attempts counts all attempts, including spoiled ones.
-	Attempts int              `json:"attempts"`
+	Verdict  string           `json:"verdict"`
+	Reasons  []string         `json:"reasons"` // never null
+	Figures  *FidelityFigures `json:"figures,omitempty"`
+	Attempts int              `json:"attempts"` // all attempts, including spoiled ones
 	Spoiled  []SpoiledAttempt `json:"spoiled,omitempty"`
 }
 
@@ -124,8 +119,7 @@ type FidelityFigures struct {
 	UnexplainedLossPct float64 `json:"unexplained_loss_pct"`
 	// BufferLimitedPct is the share of sending time in which senders waited for socket buffers.
 	BufferLimitedPct float64 `json:"buffer_limited_pct"`
-	// RateExcessPct is how much a port served above its rate and burst.
-	RateExcessPct float64 `json:"rate_excess_pct"`
+	RateExcessPct    float64 `json:"rate_excess_pct"` // how much a port served above its rate and burst
 	// ServedPct is the share of its rate that a port with a constant queue carried in its best
 	// window, for the worst such port; absent when there was none.
 	ServedPct float64 `json:"served_pct,omitempty"`
@@ -167,4 +161,28 @@ type PairTransfers struct {
 	// latter shows how evenly TCP shares over this time.
 	LastOffPct  float64 `json:"last_off_pct"`
 	FirstOffPct float64 `json:"first_off_pct"`
+}
+
+// Machine is host.json: what a reader needs to judge or repeat a run. It holds no
+// host, user or network names.
+type Machine struct {
+	Netkvlab     string `json:"netkvlab"` // version
+	Go           string `json:"go"`
+	OS           string `json:"os"`
+	Architecture string `json:"architecture"`
+	Kernel       string `json:"kernel"` // release, as uname -r
+	// CPUModel is absent where the kernel does not name it (most ARM machines).
+	CPUModel string `json:"cpu_model,omitempty"`
+	// CPUs counts the logical CPUs of the host, CPUsUsable those on which this process may run.
+	CPUs        int   `json:"cpus"`
+	CPUsUsable  int   `json:"cpus_usable"`
+	MemoryBytes int64 `json:"memory_bytes"`
+	// CongestionControls are those that the kernel offers, CongestionControl is its default. A
+	// run's sockets used the scenario's transfer.congestionControl.
+	CongestionControls []string `json:"congestion_controls"`
+	CongestionControl  string   `json:"congestion_control"`
+	// Sysctls are the host's settings that affect the agents' TCP; missing ones are absent.
+	Sysctls map[string]string `json:"sysctls"`
+	// Runtimes maps a container runtime to its version; empty when none was used.
+	Runtimes map[string]string `json:"runtimes"`
 }

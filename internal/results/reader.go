@@ -21,24 +21,24 @@ type Run struct {
 	Dir      string
 	Summary  *Summary
 	Records  []Record
-	Scenario []byte   // scenario.yaml; nil when absent
-	Host     *Machine // nil when absent
+	Scenario []byte // scenario.yaml; nil when absent
 }
 
 // Open reads a finished run folder. For an unfinished one it returns ErrUnfinished.
 func Open(dir string) (*Run, error) {
-	data, err := os.ReadFile(filepath.Join(dir, SummaryFile))
+	path := filepath.Join(dir, SummaryFile)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, explainMissing(dir, err)
 	}
 	run := &Run{Dir: dir, Summary: &Summary{}}
 	if err := json.Unmarshal(data, run.Summary); err != nil {
-		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, SummaryFile), err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if f := run.Summary.Format; f != FormatVersion {
-		return nil, fmt.Errorf("%s: format %d: this netkvlab reads format %d", filepath.Join(dir, SummaryFile), f, FormatVersion)
+		return nil, fmt.Errorf("%s: format %d: this netkvlab reads format %d", path, f, FormatVersion)
 	}
-	path := filepath.Join(dir, RequestsFile)
+	path = filepath.Join(dir, RequestsFile)
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open run: %w", err)
@@ -47,7 +47,10 @@ func Open(dir string) (*Run, error) {
 	if run.Records, err = ReadRecords(file, path); err != nil {
 		return nil, err
 	}
-	return run, run.readOptional()
+	if run.Scenario, err = os.ReadFile(filepath.Join(dir, ScenarioFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("open run: %w", err)
+	}
+	return run, nil
 }
 
 // explainMissing returns an error that says why the summary is missing.
@@ -63,26 +66,6 @@ func explainMissing(dir string, err error) error {
 			dir, ErrUnfinished, RequestsFile+partialSuffix)
 	}
 	return fmt.Errorf("%s: %w: not a run folder", dir, ErrUnfinished)
-}
-
-func (r *Run) readOptional() error {
-	var err error
-	if r.Scenario, err = os.ReadFile(filepath.Join(r.Dir, ScenarioFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("open run: %w", err)
-	}
-	path := filepath.Join(r.Dir, HostFile)
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("open run: %w", err)
-	}
-	r.Host = &Machine{}
-	if err := json.Unmarshal(data, r.Host); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
 }
 
 // ReadRecords reads requests.jsonl; name is for errors, which begin with "name:line:". A last

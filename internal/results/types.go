@@ -15,14 +15,11 @@ type Summary struct {
 	SLO      SLOMS           `json:"slo"`
 	Fidelity Fidelity        `json:"fidelity"`
 	// Trials lists the packet world's trials with their verdicts; empty if nothing was emulated.
-	Trials []Trial `json:"trials"`
-	// Policies is in the order of display.
-	Policies []string `json:"policies"`
-	// Worlds maps world and policy label to figures.
-	Worlds map[string]map[string]*Group `json:"worlds"`
-	Gains  []Gain                       `json:"gains"`
-	// Attribution is present when both worlds ran on requests.
-	Attribution *Attribution `json:"attribution,omitempty"`
+	Trials      []Trial                      `json:"trials"`
+	Policies    []string                     `json:"policies"` // in the order of display
+	Worlds      map[string]map[string]*Group `json:"worlds"`   // by world and policy label
+	Gains       []Gain                       `json:"gains"`
+	Attribution *Attribution                 `json:"attribution,omitempty"` // present when both worlds ran on requests
 	// Violations lists laws that records broke (at most 10 of them);
 	// ViolationCount counts all. Any violation makes the verdict invalid.
 	ViolationCount int      `json:"violation_count"`
@@ -50,8 +47,7 @@ type Methods struct {
 // Group holds the figures of one policy in one world, over all seeds.
 type Group struct {
 	Requests Counts `json:"requests"`
-	// Reason says why there are no figures: no request completed.
-	Reason string `json:"reason,omitempty"`
+	Reason   string `json:"reason,omitempty"` // why there are no figures: no request completed
 	// FailureReasons counts the reasons of failed and incomplete requests.
 	FailureReasons map[string]int `json:"failure_reasons,omitempty"`
 

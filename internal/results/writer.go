@@ -1,12 +1,16 @@
 package results
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 
 	"github.com/google/renameio/v2"
@@ -58,41 +62,31 @@ func Create(dir string) (*Writer, error) {
 	if w.links, err = newLineFile(dir, LinksFile); err != nil {
 		return nil, errors.Join(err, w.requests.discard())
 	}
-	return w, w.links.write([]byte(linksHeader))
+	return w, w.links.write([]byte("time_ms,world,policy,seed,link,direction,bytes_emulated,utilization,drops,backlog_bytes,marks\n"))
 }
 
-// Dir returns the folder's path as it was given to Create.
-func (w *Writer) Dir() string { return w.dir }
-
-// Append adds one record to requests.jsonl. Records that break a law are written too, since they
+// Append adds records to requests.jsonl. Records that break a law are written too, since they
 // are evidence; the summary judges them.
-func (w *Writer) Append(r *Record) error {
-	line, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("record %s: %w", r.Key(), err)
-	}
+func (w *Writer) Append(records ...Record) error {
+	lines, err := JSONLines(records)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.requests.write(append(line, '\n'))
+	return errors.Join(w.requests.write(lines), err)
 }
 
-// AppendLink adds one line to links.csv.
-func (w *Writer) AppendLink(s LinkSample) error {
+// AppendLinks adds lines to links.csv.
+func (w *Writer) AppendLinks(samples ...LinkSample) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.links.write(s.appendCSV(nil))
+	return w.links.write(csvLines(samples))
 }
 
 // PutAside writes the records of a spoiled attempt into a separate file and returns its name.
 // trial is the trial's place in the run, from 0; attempt counts from 1.
 func (w *Writer) PutAside(trial, attempt int, records []Record) (string, error) {
-	var lines []byte
-	for i := range records {
-		line, err := json.Marshal(&records[i])
-		if err != nil {
-			return "", fmt.Errorf("record %s: %w", records[i].Key(), err)
-		}
-		lines = append(append(lines, line...), '\n')
+	lines, err := JSONLines(records)
+	if err != nil {
+		return "", err
 	}
 	name := fmt.Sprintf("spoiled-trial%d-attempt%d.jsonl", trial+1, attempt)
 	return name, w.WriteFile(name, lines)
@@ -125,9 +119,6 @@ func (w *Writer) writeLocked(name string, data []byte) error {
 	w.written = append(w.written, name)
 	return nil
 }
-
-// WriteScenario writes the resolved scenario.
-func (w *Writer) WriteScenario(yaml []byte) error { return w.WriteFile(ScenarioFile, yaml) }
 
 // WriteHost writes host.json.
 func (w *Writer) WriteHost(m *Machine) error {
@@ -203,4 +194,115 @@ func marshal(name string, v any) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return append(data, '\n'), nil
+}
+
+// partialSuffix marks an unfinished line file: its run still goes on or was killed. Its lines
+// are valid up to the last line break.
+const partialSuffix = ".partial"
+
+// errClosed is returned by a line file that was published or closed.
+var errClosed = errors.New("run folder is closed")
+
+// lineFile is a buffered file under its partial name. Its first error is kept.
+type lineFile struct {
+	path   string // final name
+	file   *os.File
+	buf    *bufio.Writer
+	err    error
+	closed bool
+}
+
+func newLineFile(dir, name string) (*lineFile, error) {
+	path := filepath.Join(dir, name)
+	// O_EXCL: if two runs start in one folder, one of them fails here.
+	f, err := os.OpenFile(path+partialSuffix, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open run file: %w", err)
+	}
+	return &lineFile{path: path, file: f, buf: bufio.NewWriterSize(f, 1<<16)}, nil
+}
+
+// do takes a step, unless an earlier one failed. It returns the first error of all steps.
+func (l *lineFile) do(name string, step func() error) error {
+	if l.err == nil {
+		if err := step(); err != nil {
+			l.err = fmt.Errorf("%s %s: %w", name, l.path, err)
+		}
+	}
+	return l.err
+}
+
+func (l *lineFile) write(lines []byte) error {
+	return l.do("write", func() error {
+		_, err := l.buf.Write(lines)
+		return err
+	})
+}
+
+func (l *lineFile) flush() error { return l.do("flush", l.buf.Flush) }
+
+// close makes the content durable; the file keeps its partial name.
+func (l *lineFile) close() error {
+	if l.closed {
+		return nil
+	}
+	l.closed = true
+	err := l.flush()
+	if err == nil {
+		err = l.do("sync", l.file.Sync)
+	}
+	err = errors.Join(err, l.file.Close())
+	if l.err == nil {
+		l.err = fmt.Errorf("%s: %w", l.path, errClosed)
+	}
+	return err
+}
+
+// publish closes the file and gives it its final name.
+func (l *lineFile) publish() error {
+	if l.closed {
+		return l.err
+	}
+	if err := l.close(); err != nil {
+		return err
+	}
+	if err := os.Rename(l.path+partialSuffix, l.path); err != nil {
+		return fmt.Errorf("publish run file: %w", err)
+	}
+	return nil
+}
+
+// discard closes and removes the file. Its contents are not needed, so a write error does not
+// matter.
+func (l *lineFile) discard() error {
+	_ = l.close()
+	return ignoreMissing(os.Remove(l.path + partialSuffix))
+}
+
+// JSONLines encodes records as lines of JSON. It stops at one that cannot be encoded, and returns
+// the lines before it and an error that names it.
+func JSONLines(records []Record) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	for i := range records {
+		if err := enc.Encode(&records[i]); err != nil {
+			return buf.Bytes(), fmt.Errorf("record %s: %w", records[i].Key(), err)
+		}
+	}
+	return buf.Bytes(), nil
+}
+
+// csvLines encodes samples in the order of the header of links.csv.
+func csvLines(samples []LinkSample) []byte {
+	var buf bytes.Buffer
+	w := csv.NewWriter(&buf) // writes to a bytes.Buffer never fail, so Error stays nil
+	for _, s := range samples {
+		_ = w.Write([]string{
+			strconv.FormatFloat(s.TimeMS, 'f', 3, 64), s.World, s.Policy, strconv.FormatUint(s.Seed, 10), s.Link, s.Direction,
+			strconv.FormatInt(s.BytesEmulated, 10), strconv.FormatFloat(s.Utilization, 'f', 4, 64),
+			strconv.FormatInt(s.Drops, 10), strconv.FormatInt(s.BacklogBytes, 10), strconv.FormatInt(s.Marks, 10),
+		})
+	}
+	w.Flush()
+	return buf.Bytes()
 }

@@ -36,8 +36,6 @@ var gapColumns = []string{
 
 // gaps compares one trial in three worlds.
 func gaps(packet, replay, flow []results.Record) map[string]float64 {
-	ttft := func(r *results.Record) float64 { return *r.TTFTMS }
-	transfer := func(r *results.Record) float64 { return r.TransferMS }
 	byID := func(records []results.Record) map[int]*results.Record {
 		out := make(map[int]*results.Record, len(records))
 		for i := range records {
@@ -55,10 +53,10 @@ func gaps(packet, replay, flow []results.Record) map[string]float64 {
 			continue
 		}
 		n++
-		out["ttft_transport"] += ttft(p) - ttft(r)
-		out["ttft_decisions"] += ttft(r) - ttft(f)
-		out["transfer_transport"] += transfer(p) - transfer(r)
-		out["transfer_decisions"] += transfer(r) - transfer(f)
+		out["ttft_transport"] += *p.TTFTMS - *r.TTFTMS
+		out["ttft_decisions"] += *r.TTFTMS - *f.TTFTMS
+		out["transfer_transport"] += p.TransferMS - r.TransferMS
+		out["transfer_decisions"] += r.TransferMS - f.TransferMS
 	}
 	if n == 0 {
 		return nil
@@ -76,58 +74,51 @@ func gaps(packet, replay, flow []results.Record) map[string]float64 {
 // columns for world, verdict, attempts and gaps.
 func WriteCSV(w io.Writer, s *Sweep, rows []Row) error {
 	c := csv.NewWriter(w)
-	packet := s.Packet()
-	head := []string{"cell"}
-	for _, a := range s.File.Axes {
-		head = append(head, a.Name)
+	head, _ := new(Row).columns(s)
+	lines := [][]string{head}
+	for i := range rows {
+		_, line := rows[i].columns(s)
+		lines = append(lines, line)
 	}
-	head = append(head, "policy", "seed")
-	if packet {
-		head = append(head, "world", "verdict", "attempts")
-	}
-	head = append(head, "submitted", "completed")
-	for _, m := range analysis.Metrics() {
-		head = append(head, m.Name)
-	}
-	if packet {
-		head = append(head, gapColumns...)
-	}
-	if err := c.Write(head); err != nil {
+	if err := c.WriteAll(lines); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
-	for i := range rows {
-		if err := c.Write(rows[i].columns(packet)); err != nil {
-			return fmt.Errorf("write table: %w", err)
-		}
-	}
-	c.Flush()
-	return c.Error()
+	return nil
 }
 
-func (r *Row) columns(packet bool) []string {
-	line := append([]string{strconv.Itoa(r.Cell)}, r.Labels...)
-	line = append(line, r.Policy, strconv.FormatUint(r.Seed, 10))
-	if packet {
+// columns returns the names of the table's columns and the row's texts in them.
+func (r *Row) columns(s *Sweep) (names, texts []string) {
+	add := func(name, text string) { names, texts = append(names, name), append(texts, text) }
+	add("cell", strconv.Itoa(r.Cell))
+	for i, a := range s.File.Axes {
+		add(a.Name, s.Cells[r.Cell].Labels[i])
+	}
+	add("policy", r.Policy)
+	add("seed", strconv.FormatUint(r.Seed, 10))
+	if s.Packet() {
 		attempts := ""
 		if r.Attempts > 0 {
 			attempts = strconv.Itoa(r.Attempts)
 		}
-		line = append(line, r.World, r.Verdict, attempts)
+		add("world", r.World)
+		add("verdict", r.Verdict)
+		add("attempts", attempts)
 	}
-	line = append(line, strconv.Itoa(r.Submitted), strconv.Itoa(r.Completed))
+	add("submitted", strconv.Itoa(r.Submitted))
+	add("completed", strconv.Itoa(r.Completed))
 	for _, m := range analysis.Metrics() {
-		line = append(line, number(r.Value(m.Name)))
+		add(m.Name, number(r.Value(m.Name)))
 	}
-	if packet {
-		for _, column := range gapColumns {
-			v, ok := r.Gaps[column]
-			if !ok {
-				v = math.NaN()
+	if s.Packet() {
+		for _, name := range gapColumns {
+			text := ""
+			if v, ok := r.Gaps[name]; ok {
+				text = number(v)
 			}
-			line = append(line, number(v))
+			add(name, text)
 		}
 	}
-	return line
+	return names, texts
 }
 
 // number writes six digits: more than the accuracy of a trial, and the same on every machine.
@@ -136,4 +127,20 @@ func number(v float64) string {
 		return ""
 	}
 	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+// WriteVerdicts writes the verdicts on the packet world's trials, and how many attempts were
+// spoiled. It writes nothing for a sweep of the flow world.
+func WriteVerdicts(w io.Writer, rows []Row) {
+	count, spoiled := map[string]int{}, 0
+	for i := range rows {
+		if r := &rows[i]; r.Verdict != "" {
+			count[r.Verdict]++
+			spoiled += r.Attempts - 1
+		}
+	}
+	if len(count) > 0 {
+		fmt.Fprintf(w, "packet world: %d trials good, %d degraded, %d invalid; %d attempts were spoiled from outside and repeated\n",
+			count[results.VerdictGood], count[results.VerdictDegraded], count[results.VerdictInvalid], spoiled)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/google/renameio/v2"
 
 	"github.com/netkvlab/netkvlab/scenarios"
 )
@@ -68,22 +69,17 @@ func (s *Sweep) plan(version string) (plan, error) {
 		}
 		inputs.Write(data)
 	}
-	p.Cells = hex.EncodeToString(cells.Sum(nil))
+	p.Cells = fmt.Sprintf("%x", cells.Sum(nil))
 	if len(seen) > 0 {
-		p.Inputs = hex.EncodeToString(inputs.Sum(nil))
+		p.Inputs = fmt.Sprintf("%x", inputs.Sum(nil))
 	}
 	return p, nil
 }
 
-// store keeps finished trials. Each is one line, written at once. So a killed program leaves
-// whole lines, and at most one incomplete line, which is dropped.
-type store struct {
-	dir  string
-	file *os.File
-}
-
-// openStore makes a folder, or opens that of an earlier run and returns its rows.
-func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
+// openStore makes a folder, or opens that of an earlier run and returns its rows. The file keeps
+// finished trials. Each is one line, written at once. So a killed program leaves whole lines, and
+// at most one incomplete line, which is dropped.
+func openStore(dir string, s *Sweep, version string) (*os.File, []Row, error) {
 	want, err := s.plan(version)
 	if err != nil {
 		return nil, nil, err
@@ -94,15 +90,14 @@ func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
 	old, err := os.ReadFile(filepath.Join(dir, planFile))
 	switch {
 	case err == nil:
-		if err := compare(dir, s, want, old); err != nil {
-			return nil, nil, err
-		}
+		err = compare(dir, s, want, old)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := begin(dir, s, want); err != nil {
-			return nil, nil, err
-		}
+		err = begin(dir, s, want)
 	default:
-		return nil, nil, fmt.Errorf("earlier sweep in %s: %w", dir, err)
+		err = fmt.Errorf("earlier sweep in %s: %w", dir, err)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	return openCells(dir, s)
 }
@@ -121,7 +116,7 @@ func begin(dir string, s *Sweep, p plan) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", planFile, err)
 	}
-	return errors.Join(writeFile(filepath.Join(dir, sweepFile), s.source), writeFile(filepath.Join(dir, planFile), append(data, '\n')))
+	return errors.Join(writeFile(dir, sweepFile, s.source), writeFile(dir, planFile, append(data, '\n')))
 }
 
 func compare(dir string, s *Sweep, want plan, old []byte) error {
@@ -149,7 +144,7 @@ func compare(dir string, s *Sweep, want plan, old []byte) error {
 		return changed("a trace that the scenario names has changed")
 	}
 	// Figure or comments may have changed; the results are still valid.
-	return writeFile(filepath.Join(dir, sweepFile), s.source)
+	return writeFile(dir, sweepFile, s.source)
 }
 
 func firstDifference(a, b []byte) int {
@@ -163,12 +158,11 @@ func firstDifference(a, b []byte) int {
 }
 
 // openCells reads the finished trials and cuts off an incomplete last line.
-func openCells(dir string, s *Sweep) (*store, []Row, error) {
+func openCells(dir string, s *Sweep) (*os.File, []Row, error) {
 	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("finished cells: %w", err)
 	}
-	st := &store{dir: dir, file: file}
 	rows, whole, err := readRows(file, s)
 	if err == nil {
 		err = file.Truncate(whole)
@@ -179,7 +173,7 @@ func openCells(dir string, s *Sweep) (*store, []Row, error) {
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("finished cells in %s: %w", dir, err), file.Close())
 	}
-	return st, rows, nil
+	return file, rows, nil
 }
 
 // readRows returns the rows and the offset after the last complete line. A repeated line counts
@@ -227,32 +221,11 @@ func (s *Sweep) grid() map[trial]bool {
 	return out
 }
 
-// append writes rows with one write, so that the file has all of them or, except for an
-// incomplete line, none.
-func (st *store) append(rows []Row) error {
-	var lines []byte
-	for i := range rows {
-		line, err := json.Marshal(&rows[i])
-		if err != nil {
-			return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
-		}
-		lines = append(append(lines, line...), '\n')
-	}
-	if _, err := st.file.Write(lines); err != nil {
-		return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
-	}
-	return nil
-}
-
-func (st *store) close() error { return errors.Join(st.file.Sync(), st.file.Close()) }
-
 // writeFile replaces a file at once: readers see the old one or the new one.
-func writeFile(path string, data []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+func writeFile(dir, name string, data []byte) error {
+	path := filepath.Join(dir, name)
+	// The temporary file must be in the target's folder: TMPDIR may be another file system.
+	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir)); err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil
