@@ -3,6 +3,6 @@
 // a run folder. Simulate runs the flow world only.
 //
 // The trial is the unit: each has its own evidence, is judged separately, and is repeated
-// separately when something outside of the experiment spoiled it. Lanes plays packet trials on
+// separately when something outside of the experiment spoiled it. Play plays packet trials on
 // labs; a sweep uses it too. Start reading at run.go, then lanes.go.
 package experiment

@@ -49,22 +49,17 @@ type Keeper interface {
 	PutAside(n int, p *Played) error
 }
 
-// Lanes play trials on labs: one lab per lane, with separate evidence per trial. While trials
-// run, they share only the queue, the host and the progress display.
-type Lanes struct {
-	Labs     []*lab.Lab
-	Progress Progress
-}
-
-// Play plays all the work. It repeats a spoiled trial at most Limits.Repeats times. When a lane
-// fails, no further trials begin, but the trials of other lanes run to their end.
-func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
-	shown, together := newTrialProgress(l.Progress, len(work), len(l.Labs)), newBarrier(len(l.Labs))
-	lanes := make([]*lane, len(l.Labs))
-	for i, one := range l.Labs {
-		lanes[i] = &lane{lab: one, labs: l.Labs, shown: shown, together: together, lag: time.Duration(i) * trials.Stagger}
+// Play plays all the work on labs: one lane per lab, with separate evidence per trial. While trials
+// run, lanes share only the queue, the host and the progress display. A spoiled trial is repeated
+// at most Limits.Repeats times. When a lane fails, no further trials begin, but the trials of
+// other lanes run to their end.
+func Play(ctx context.Context, labs []*lab.Lab, work []Work, k Keeper, progress Progress) error {
+	shown, together := newTrialProgress(progress, len(work), len(labs)), newBarrier(len(labs))
+	lanes := make([]*lane, len(labs))
+	for i, one := range labs {
+		lanes[i] = &lane{lab: one, labs: labs, shown: shown, together: together, lag: time.Duration(i) * trials.Stagger}
 	}
-	if err := ready(ctx, lanes, work[0].Cluster, l.Progress); err != nil {
+	if err := ready(ctx, lanes, work[0].Cluster, progress); err != nil {
 		return err
 	}
 	q := &queue{work: work}
@@ -89,28 +84,27 @@ func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
 // ready configures every fabric, compares it with its plan and calibrates it. All fabrics do
 // this at once, as in the trials. It returns when the last one is done.
 func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progress) error {
-	progress.Phase("choosing source ports for every path and opening connections")
-	g, inner := errgroup.WithContext(ctx)
-	for _, one := range lanes {
-		g.Go(func() (err error) {
-			one.world, err = packetworld.New(inner, one.lab, c, one.options())
-			return err
-		})
+	each := func(phase string, do func(context.Context, *lane) error) error {
+		progress.Phase("%s", phase)
+		g, ctx := errgroup.WithContext(ctx)
+		for _, one := range lanes {
+			g.Go(func() error { return do(ctx, one) })
+		}
+		return g.Wait()
 	}
-	if err := g.Wait(); err != nil {
+	err := each("choosing source ports for every path and opening connections", func(ctx context.Context, l *lane) (err error) {
+		l.world, err = packetworld.New(ctx, l.lab, c, l.options())
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	progress.Phase("calibrating: lone transfers over every tier")
-	g, inner = errgroup.WithContext(ctx)
-	for _, one := range lanes {
-		g.Go(func() error {
-			if err := one.world.Verify(inner); err != nil {
-				return err
-			}
-			return one.world.Calibrate(inner)
-		})
-	}
-	return g.Wait()
+	return each("calibrating: lone transfers over every tier", func(ctx context.Context, l *lane) error {
+		if err := l.world.Verify(ctx); err != nil {
+			return err
+		}
+		return l.world.Calibrate(ctx)
+	})
 }
 
 // queue gives trials to lanes.

@@ -123,8 +123,7 @@ func (r *run) packetTrials(ctx context.Context) error {
 		work = append(work, Work{Trial: t, Cluster: r.Cluster, Name: fmt.Sprintf("%s, seed %d", trials.Label(t.Policy), t.Seed)})
 	}
 	r.packet.work = work
-	lanes := Lanes{Labs: r.labs, Progress: r.Progress}
-	err := errors.Join(lanes.Play(ctx, work, r.packet), r.packet.flush())
+	err := errors.Join(Play(ctx, r.labs, work, r.packet, r.Progress), r.packet.flush())
 	r.records = r.packet.records()
 	return err
 }

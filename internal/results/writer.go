@@ -37,7 +37,6 @@ type Writer struct {
 	mu       sync.Mutex
 	requests *lineFile
 	links    *lineFile
-	finished bool
 	written  []string // names of complete files
 }
 
@@ -104,10 +103,10 @@ func (w *Writer) Flush() error {
 func (w *Writer) WriteFile(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.writeLocked(name, data)
+	return w.lockedWrite(name, data)
 }
 
-func (w *Writer) writeLocked(name string, data []byte) error {
+func (w *Writer) lockedWrite(name string, data []byte) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return fmt.Errorf("run folder file %q: want a plain file name", name)
 	}
@@ -131,7 +130,6 @@ func (w *Writer) WriteHost(m *Machine) error {
 
 // Finish renames the line files to their final names and writes summary.json last: a folder with
 // a summary is complete. An interrupted run is finished the same way, with Meta.Interrupted set.
-// A second Finish only rewrites the summary.
 func (w *Writer) Finish(s *Summary) error {
 	data, err := marshal(SummaryFile, s)
 	if err != nil {
@@ -139,13 +137,10 @@ func (w *Writer) Finish(s *Summary) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.finished {
-		if err := errors.Join(w.requests.publish(), w.links.publish()); err != nil {
-			return err
-		}
-		w.finished = true
+	if err := errors.Join(w.requests.publish(), w.links.publish()); err != nil {
+		return err
 	}
-	return w.writeLocked(SummaryFile, data)
+	return w.lockedWrite(SummaryFile, data)
 }
 
 // Close flushes and closes the files that Finish has not published, and leaves them under their
@@ -153,30 +148,26 @@ func (w *Writer) Finish(s *Summary) error {
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.finished {
-		return nil
-	}
 	return errors.Join(w.requests.close(), w.links.close())
 }
 
 // Discard removes a run that measured nothing: the files that this Writer wrote, and the folder
-// if Create made it and nothing else is in it. After Finish it does nothing.
+// if Create made it and nothing else is in it. After Finish or Close it does nothing.
 func (w *Writer) Discard() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.finished {
+	if w.requests.closed {
 		return nil
 	}
 	errs := []error{w.requests.discard(), w.links.discard()}
 	for _, name := range w.written {
 		errs = append(errs, ignoreMissing(os.Remove(filepath.Join(w.dir, name))))
 	}
-	w.written = nil
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("discard run folder: %w", err)
 	}
-	if entries, err := os.ReadDir(w.dir); w.made && err == nil && len(entries) == 0 {
-		return ignoreMissing(os.Remove(w.dir))
+	if w.made {
+		_ = os.Remove(w.dir) // fails if the folder is not empty
 	}
 	return nil
 }

@@ -205,19 +205,14 @@ func (r *runner) keep(rows ...Row) error {
 
 // result sorts the rows by cell, the cell's order of policies, seed and world.
 func (r *runner) result() *Result {
-	order := map[string]int{}
-	for i, p := range r.sweep.policies() {
-		order[p] = i
-	}
-	worlds := r.sweep.Worlds()
-	rows := slices.Clone(r.rows)
-	slices.SortStableFunc(rows, func(a, b Row) int {
+	policies, worlds := r.sweep.policies(), r.sweep.Worlds()
+	slices.SortStableFunc(r.rows, func(a, b Row) int {
 		return cmp.Or(
-			cmp.Compare(a.Cell, b.Cell), cmp.Compare(order[a.Policy], order[b.Policy]), cmp.Compare(a.Seed, b.Seed),
-			cmp.Compare(slices.Index(worlds, a.World), slices.Index(worlds, b.World)),
+			cmp.Compare(a.Cell, b.Cell), cmp.Compare(slices.Index(policies, a.Policy), slices.Index(policies, b.Policy)),
+			cmp.Compare(a.Seed, b.Seed), cmp.Compare(slices.Index(worlds, a.World), slices.Index(worlds, b.World)),
 		)
 	})
-	return &Result{Rows: rows, Total: r.total, Reused: len(r.done), Maps: Maps(r.sweep, rows)}
+	return &Result{Rows: r.rows, Total: r.total, Reused: len(r.done), Maps: Maps(r.sweep, r.rows)}
 }
 
 // write writes the table and the pictures.
@@ -260,8 +255,7 @@ func (r *runner) packet(ctx context.Context) error {
 	}
 	for _, b := range batches {
 		err := r.Fabrics.With(ctx, b.work[0].Cluster, b.fabrics, func(labs []*lab.Lab) error {
-			lanes := experiment.Lanes{Labs: labs, Progress: r.Fabrics.Lab.Progress}
-			return lanes.Play(ctx, b.work, &keeper{runner: r, ctx: ctx, batch: &b, lab: labs[0]})
+			return experiment.Play(ctx, labs, b.work, &keeper{runner: r, ctx: ctx, batch: &b, lab: labs[0]}, r.Fabrics.Lab.Progress)
 		})
 		if err != nil {
 			return err

@@ -1,12 +1,12 @@
 package sweep
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -159,16 +159,18 @@ func firstDifference(a, b []byte) int {
 
 // openCells reads the finished trials and cuts off an incomplete last line.
 func openCells(dir string, s *Sweep) (*os.File, []Row, error) {
-	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("finished cells: %w", err)
 	}
-	rows, whole, err := readRows(file, s)
+	data, err := io.ReadAll(file)
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	var rows []Row
 	if err == nil {
-		err = file.Truncate(whole)
+		rows, err = readRows(data[:whole], s)
 	}
 	if err == nil {
-		_, err = file.Seek(whole, 0)
+		err = file.Truncate(int64(whole))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("finished cells in %s: %w", dir, err), file.Close())
@@ -176,34 +178,28 @@ func openCells(dir string, s *Sweep) (*os.File, []Row, error) {
 	return file, rows, nil
 }
 
-// readRows returns the rows and the offset after the last complete line. A repeated line counts
-// once. Two values for one trial, or a trial that the sweep does not have, are an error: another
-// program wrote to the file.
-func readRows(file *os.File, s *Sweep) (rows []Row, whole int64, err error) {
-	grid := s.grid()
-	lines := map[trial][]byte{}
-	r := bufio.NewReader(file)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			return rows, whole, nil //nolint:nilerr // the end of the file, or an incomplete last line
-		}
+// readRows returns the rows of whole lines. A repeated line counts once. Two values for one trial,
+// or a trial that the sweep does not have, are an error: another program wrote to the file.
+func readRows(data []byte, s *Sweep) (rows []Row, err error) {
+	grid, lines, n := s.grid(), map[trial][]byte{}, 0
+	for line := range bytes.Lines(data) {
+		n++
 		var row Row
 		if err := json.Unmarshal(line, &row); err != nil {
-			return nil, 0, fmt.Errorf("line %d: %w", n, err)
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		whole += int64(len(line))
 		t := row.trial()
 		switch before, known := lines[t]; {
 		case !grid[t]:
-			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d, world %q is no trial of this sweep: remove the line", n, t.cell, t.policy, t.seed, t.world)
+			return nil, fmt.Errorf("line %d: cell %d, policy %q, seed %d, world %q is no trial of this sweep: remove the line", n, t.cell, t.policy, t.seed, t.world)
 		case known && !bytes.Equal(before, line):
-			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d has another value than in an earlier line: remove one of them", n, t.cell, t.policy, t.seed)
+			return nil, fmt.Errorf("line %d: cell %d, policy %q, seed %d has another value than in an earlier line: remove one of them", n, t.cell, t.policy, t.seed)
 		case !known:
 			lines[t] = line
 			rows = append(rows, row)
 		}
 	}
+	return rows, nil
 }
 
 // grid is the set of the sweep's trials.
