@@ -14,14 +14,12 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Fabrics decides how many fabrics a cluster's trials run in and at which scale, and makes and
-// removes them.
+// Fabrics decides how many fabrics a cluster's trials run in and at which scale, and makes and removes them.
 type Fabrics struct {
 	Lab lab.Options
 	// Carries returns what this host carries. It is called only when that matters.
-	Carries func() host.Capacity
-	// Parallel is the largest number of fabrics side by side; 0 means as many as the host carries.
-	Parallel int
+	Carries  func() host.Capacity
+	Parallel int // the largest number of fabrics side by side; 0 means as many as the host carries
 	// Name is the lab's name; "" means the scenario's name. A lab that an earlier process left
 	// under this name is removed, so use only names that the program itself chose.
 	Name string

@@ -48,13 +48,12 @@ type Scale struct {
 	Time float64 `json:"time"` // T: emulated seconds = T x paper seconds
 }
 
-// ScalingFigure is a quantity that scaling does not preserve, in the unscaled cluster and as
-// emulated. Times are paper units.
+// ScalingFigure is a quantity that scaling does not preserve. Times are paper units.
 type ScalingFigure struct {
 	What     string  `json:"what"`
-	Unit     string  `json:"unit"` // packets | ms
-	Unscaled float64 `json:"unscaled"`
-	Scaled   float64 `json:"scaled"`
+	Unit     string  `json:"unit"`     // packets | ms
+	Unscaled float64 `json:"unscaled"` // in the unscaled cluster
+	Scaled   float64 `json:"scaled"`   // as emulated
 }
 
 // SLO holds the thresholds in paper time; 0 means no threshold.
@@ -73,8 +72,7 @@ const (
 type Fidelity struct {
 	Verdict string   `json:"verdict"` // good | degraded | invalid
 	Reasons []string `json:"reasons"` // never null; empty when good
-	// Notes are for the reader, independent of the verdict: how many streams a transfer had, and
-	// what this host cannot emulate.
+	// Notes do not depend on the verdict: how many streams a transfer had, what this host cannot emulate.
 	Notes []string `json:"notes"` // never null
 	// Figures are the measurements behind the verdict; absent when nothing was emulated.
 	Figures *FidelityFigures `json:"figures,omitempty"`
@@ -104,14 +102,12 @@ type SpoiledAttempt struct {
 
 // FidelityFigures are a packet run's measurements of its own quality.
 type FidelityFigures struct {
-	// Windows counts windows of 250 ms, BusyWindows those with the host less than 10 % idle.
-	Windows     int     `json:"windows"`
-	BusyWindows int     `json:"busy_windows"`
+	Windows     int     `json:"windows"`      // of 250 ms
+	BusyWindows int     `json:"busy_windows"` // those with the host less than 10 % idle
 	IdlePct     float64 `json:"idle_pct"`
 	SoftIRQPct  float64 `json:"softirq_pct"`
 	StealPct    float64 `json:"steal_pct"`
-	// OthersPct is the share of CPU time of processes that do not belong to the run.
-	OthersPct   float64 `json:"others_pct"`
+	OthersPct   float64 `json:"others_pct"`    // the share of CPU time of processes that do not belong to the run
 	TimerLateMS float64 `json:"timer_late_ms"` // the worst of any agent
 	Retransmits int64   `json:"retransmits"`   // segments
 	QueueDrops  int64   `json:"queue_drops"`   // packets, each of several segments
@@ -122,12 +118,10 @@ type FidelityFigures struct {
 	RateExcessPct    float64 `json:"rate_excess_pct"` // how much a port served above its rate and burst
 	// ServedPct is the share of its rate that a port with a constant queue carried in its best
 	// window, for the worst such port; absent when there was none.
-	ServedPct float64 `json:"served_pct,omitempty"`
-	// StrayBytesPct is how far a port's bytes were from the bytes of the recorded paths.
-	StrayBytesPct float64 `json:"stray_bytes_pct"`
-	// Oracle is what the scheduler knew about each tier that others used.
-	Oracle      []OracleFigures `json:"oracle,omitempty"`
-	Calibration *Calibration    `json:"calibration,omitempty"`
+	ServedPct     float64         `json:"served_pct,omitempty"`
+	StrayBytesPct float64         `json:"stray_bytes_pct"`  // how far a port's bytes were from the bytes of the recorded paths
+	Oracle        []OracleFigures `json:"oracle,omitempty"` // what the scheduler knew about each tier that others used
+	Calibration   *Calibration    `json:"calibration,omitempty"`
 }
 
 // OracleFigures compare, for one tier, background traffic with the oracle's reports.
@@ -140,8 +134,7 @@ type OracleFigures struct {
 	ErrorPoints float64 `json:"error_points"`
 }
 
-// Calibration compares transfers on the empty fabric, before the trials, with the fluid model
-// with framing.
+// Calibration compares transfers on the empty fabric, before the trials, with the fluid model with framing.
 type Calibration struct {
 	Lone []LoneTransfers `json:"lone"` // by tier, ascending
 	Pair *PairTransfers  `json:"pair,omitempty"`
@@ -163,26 +156,22 @@ type PairTransfers struct {
 	FirstOffPct float64 `json:"first_off_pct"`
 }
 
-// Machine is host.json: what a reader needs to judge or repeat a run. It holds no
-// host, user or network names.
+// Machine is host.json: what a reader needs to judge or repeat a run. It holds no host, user or network names.
 type Machine struct {
 	Netkvlab     string `json:"netkvlab"` // version
 	Go           string `json:"go"`
 	OS           string `json:"os"`
 	Architecture string `json:"architecture"`
-	Kernel       string `json:"kernel"` // release, as uname -r
-	// CPUModel is absent where the kernel does not name it (most ARM machines).
-	CPUModel string `json:"cpu_model,omitempty"`
-	// CPUs counts the logical CPUs of the host, CPUsUsable those on which this process may run.
-	CPUs        int   `json:"cpus"`
-	CPUsUsable  int   `json:"cpus_usable"`
-	MemoryBytes int64 `json:"memory_bytes"`
+	Kernel       string `json:"kernel"`              // release, as uname -r
+	CPUModel     string `json:"cpu_model,omitempty"` // absent where the kernel does not name it (most ARM machines)
+	CPUs         int    `json:"cpus"`                // the logical CPUs of the host
+	CPUsUsable   int    `json:"cpus_usable"`         // those on which this process may run
+	MemoryBytes  int64  `json:"memory_bytes"`
 	// CongestionControls are those that the kernel offers, CongestionControl is its default. A
 	// run's sockets used the scenario's transfer.congestionControl.
 	CongestionControls []string `json:"congestion_controls"`
 	CongestionControl  string   `json:"congestion_control"`
 	// Sysctls are the host's settings that affect the agents' TCP; missing ones are absent.
-	Sysctls map[string]string `json:"sysctls"`
-	// Runtimes maps a container runtime to its version; empty when none was used.
-	Runtimes map[string]string `json:"runtimes"`
+	Sysctls  map[string]string `json:"sysctls"`
+	Runtimes map[string]string `json:"runtimes"` // maps a container runtime to its version; empty when none was used
 }

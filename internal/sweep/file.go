@@ -1,3 +1,13 @@
+// Package sweep runs a grid of scenarios in the flow world, and in the packet world if the file
+// asks for it: any keys of a scenario as axes, times policies, times seeds. Each finished trial
+// is written as one line, so that a stopped sweep can continue.
+//
+// A sweep file names a scenario, the settings of all cells, the axes with their values and, for
+// the picture, a figure over two of the axes. Parse is strict and names file and line of every
+// fault. Run writes its folder: cells.jsonl while it runs; table.csv, heatmap.txt and
+// heatmap.svg at its end. In the flow world their contents depend only on the sweep file, not on
+// the number of cores or on interruptions, unless timeDecisions asks for wall-clock times. Start
+// reading at file.go.
 package sweep
 
 import (
@@ -32,8 +42,7 @@ type File struct {
 	Policies string
 	Seeds    string
 	Worlds   []string // packet, flow or both; none means the flow world
-	// TimeDecisions measures the wall-clock time of decisions. These columns then differ from run
-	// to run.
+	// TimeDecisions measures the wall-clock time of decisions. These columns then differ from run to run.
 	TimeDecisions bool
 	Figure        Figure
 }
@@ -110,10 +119,10 @@ func (s *Sweep) load(name, base string) error {
 	}
 	ref := scenarioRef(base, s.File.Scenario)
 	own, err := scenarios.Load(ref)
-	if err != nil {
-		return s.blame(name, nil, err)
+	if err == nil {
+		s.File.Policies, err = ownPolicies(own, s.File.Policies)
 	}
-	if s.File.Policies, err = ownPolicies(own, s.File.Policies); err != nil {
+	if err != nil {
 		return s.blame(name, nil, err)
 	}
 	for i := range total {
@@ -246,8 +255,7 @@ func (s *Sweep) policies() []string {
 // quantity matches a number and its unit, as in a resolved scenario.
 var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([A-Za-z/]*)$`)
 
-// scaled returns the setting that multiplies a scenario's own number. A whole number without a
-// unit stays whole.
+// scaled returns the setting that multiplies a scenario's own number. A whole number without a unit stays whole.
 func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	fault := func(format string, args ...any) (string, error) {
 		return "", &scenarios.Error{Path: scale.Key, Msg: fmt.Sprintf(format, args...)}
@@ -270,19 +278,13 @@ func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	if at.Kind != yaml.ScalarNode || m == nil {
 		return fault("is no number in scenario %s, so it cannot be scaled", own.Name)
 	}
-	v, err := strconv.ParseFloat(m[1], 64)
-	if err != nil {
-		return fault("is no number in scenario %s: %v", own.Name, err)
-	}
+	v, _ := strconv.ParseFloat(m[1], 64) // the pattern admits nothing else
 	v *= scale.Factor
 	if m[2] == "" && !strings.Contains(m[1], ".") {
 		v = math.Round(v)
 	}
 	// Six digits are enough for such a factor; more would only show rounding.
-	v, err = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
-	if err != nil {
-		return fault("cannot be scaled: %v", err)
-	}
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	return scale.Key + "=" + strconv.FormatFloat(v, 'f', -1, 64) + m[2], nil
 }
 

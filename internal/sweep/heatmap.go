@@ -13,9 +13,7 @@ import (
 // Map holds the numbers of a picture: one value per cell over two axes, NaN if missing.
 type Map struct {
 	Title  string
-	X, Y   string // axis names; Y is empty with one axis
-	XLabel []string
-	YLabel []string
+	X, Y   Axis        // with one axis Y has no name, and one value without a label
 	Values [][]float64 // [y][x]
 	Unit   string
 	Better int  // -1 if less is better, 1 if more is better, 0 if neither
@@ -71,10 +69,8 @@ func Maps(s *Sweep, rows []Row) []Map {
 func (s *Sweep) newMap(x, y int, rest string) Map {
 	f := s.File.Figure
 	metric, _ := analysis.FindMetric(f.Metric) // checked when the sweep was loaded
-	m := Map{
-		X: f.X, Y: f.Y, XLabel: s.File.Axes[x].labels(), YLabel: []string{""}, Gain: f.Baseline != "",
-		Title: fmt.Sprintf("%s of %s", f.Metric, f.Policy), Unit: metric.Unit, Better: metric.Better,
-	}
+	m := Map{X: s.File.Axes[x], Y: Axis{Values: []Value{{}}}, Unit: metric.Unit, Better: metric.Better, Gain: f.Baseline != ""}
+	m.Title = fmt.Sprintf("%s of %s", f.Metric, f.Policy)
 	if m.Gain {
 		m.Title += " against " + f.Baseline
 		m.Unit = "%"
@@ -84,19 +80,12 @@ func (s *Sweep) newMap(x, y int, rest string) Map {
 	}
 	m.Title += rest
 	if y >= 0 {
-		m.YLabel = s.File.Axes[y].labels()
+		m.Y = s.File.Axes[y]
 	}
-	for range m.YLabel {
-		m.Values = append(m.Values, make([]float64, len(m.XLabel)))
+	for range m.Y.Values {
+		m.Values = append(m.Values, make([]float64, len(m.X.Values)))
 	}
 	return m
-}
-
-func (a *Axis) labels() (out []string) {
-	for _, v := range a.Values {
-		out = append(out, v.Label)
-	}
-	return out
 }
 
 // value returns a policy's figure, or its change against the baseline's.
@@ -132,16 +121,15 @@ func WriteText(w io.Writer, maps []Map) {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s (%s)\n", m.Title, m.Unit)
-		width, cell := max(len(m.Y), longest(m.YLabel)), max(8, longest(m.XLabel)+2)
-		fmt.Fprintf(w, "%-*s  %s\n%-*s", width, "", m.X, width, m.Y)
-		for _, l := range m.XLabel {
-			fmt.Fprintf(w, "%*s", cell, l)
+		width, cell := max(len(m.Y.Name), m.Y.longest()), max(8, m.X.longest()+2)
+		fmt.Fprintf(w, "%s (%s)\n%-*s  %s\n%-*s", m.Title, m.Unit, width, "", m.X.Name, width, m.Y.Name)
+		for _, x := range m.X.Values {
+			fmt.Fprintf(w, "%*s", cell, x.Label)
 		}
 		fmt.Fprintln(w)
-		for y, l := range m.YLabel {
-			fmt.Fprintf(w, "%-*s", width, l)
-			for _, v := range m.Values[y] {
+		for i, y := range m.Y.Values {
+			fmt.Fprintf(w, "%-*s", width, y.Label)
+			for _, v := range m.Values[i] {
 				fmt.Fprintf(w, "%*s", cell, m.format(v))
 			}
 			fmt.Fprintln(w)
@@ -149,9 +137,10 @@ func WriteText(w io.Writer, maps []Map) {
 	}
 }
 
-func longest(labels []string) (n int) {
-	for _, l := range labels {
-		n = max(n, len(l))
+// longest is the length in bytes of the longest label.
+func (a *Axis) longest() (n int) {
+	for _, v := range a.Values {
+		n = max(n, len(v.Label))
 	}
 	return n
 }
@@ -169,7 +158,7 @@ const (
 func WriteSVG(w io.Writer, maps []Map) {
 	width, height := 520, svgGap
 	for i := range maps {
-		width = max(width, svgLeft+svgCellW*len(maps[i].XLabel)+svgGap)
+		width = max(width, svgLeft+svgCellW*len(maps[i].X.Values)+svgGap)
 		height += maps[i].svgHeight()
 	}
 	fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="13">`+"\n", width, height, width, height)
@@ -182,21 +171,21 @@ func WriteSVG(w io.Writer, maps []Map) {
 	fmt.Fprintln(w, "</svg>")
 }
 
-func (m *Map) svgHeight() int { return svgTop + svgCellH*len(m.YLabel) + svgGap }
+func (m *Map) svgHeight() int { return svgTop + svgCellH*len(m.Y.Values) + svgGap }
 
 func (m *Map) svg(w io.Writer, top int) {
 	text := func(x, y int, anchor, extra, s string) {
 		fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="%s"%s>%s</text>`+"\n", x, y, anchor, extra, html.EscapeString(s))
 	}
 	text(10, top+10, "start", ` font-weight="bold"`, fmt.Sprintf("%s (%s)", m.Title, m.Unit))
-	text(svgLeft+svgCellW*len(m.XLabel)/2, top+32, "middle", ` fill="#555"`, m.X)
-	text(10, top+svgTop-8, "start", ` fill="#555"`, m.Y)
-	for x, l := range m.XLabel {
-		text(svgLeft+svgCellW*x+svgCellW/2, top+svgTop-8, "middle", "", l)
+	text(svgLeft+svgCellW*len(m.X.Values)/2, top+32, "middle", ` fill="#555"`, m.X.Name)
+	text(10, top+svgTop-8, "start", ` fill="#555"`, m.Y.Name)
+	for x, v := range m.X.Values {
+		text(svgLeft+svgCellW*x+svgCellW/2, top+svgTop-8, "middle", "", v.Label)
 	}
-	for y, l := range m.YLabel {
+	for y, of := range m.Y.Values {
 		cy := top + svgTop + svgCellH*y
-		text(svgLeft-8, cy+svgCellH/2+5, "end", "", l)
+		text(svgLeft-8, cy+svgCellH/2+5, "end", "", of.Label)
 		for x, v := range m.Values[y] {
 			cx := svgLeft + svgCellW*x
 			fill, colour := m.colour(v)

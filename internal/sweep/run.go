@@ -177,8 +177,7 @@ func (r *runner) row(cell int, t trials.Trial, records []results.Record) Row {
 	}
 }
 
-// keep writes rows with one write, so that the file has all of them or, except for an incomplete
-// line, none.
+// keep writes rows with one write, so that the file has all of them or, except for an incomplete line, none.
 func (r *runner) keep(rows ...Row) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
