@@ -162,7 +162,7 @@ func (a *app) up(ctx context.Context, c *trials.Cluster, f runFlags, detach bool
 	}
 	defer opt.Progress.Close()
 	fabrics := a.fabrics(f.parallel, opt)
-	c, n, notes, err := fabrics.Resolve(ctx, c, experiment.Trials(c))
+	c, n, notes, err := fabrics.Resolve(ctx, c, len(c.Trials(results.WorldPacket, c.Scenario.Seeds)))
 	if err != nil {
 		return err
 	}

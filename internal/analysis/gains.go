@@ -22,7 +22,7 @@ func computeGains(byGroup map[groupKey][]*results.Record, s *results.Summary, me
 		}
 	}
 	gains := []results.Gain{}
-	for _, c := range Comparisons(s.Policies, meta.Baselines) {
+	for _, c := range Comparisons(s.Policies, nil) {
 		for _, m := range metrics {
 			unit := Percent
 			if m == results.MetricSLO {

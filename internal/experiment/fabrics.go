@@ -8,7 +8,6 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -57,8 +56,7 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 	return c, fabrics, notes, nil
 }
 
-// With builds the given number of fabrics of a cluster's plan, calls work with them, and removes
-// them, also when the context ends.
+// With builds fabrics of a cluster's plan, calls work with them and removes them, also when the context ends.
 func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work func([]*lab.Lab) error) error {
 	if f.Name != "" {
 		if err := f.clear(ctx); err != nil {
@@ -91,6 +89,3 @@ func (f *Fabrics) clear(ctx context.Context) error {
 	}
 	return err
 }
-
-// Trials counts a cluster's trials in the packet world.
-func Trials(c *trials.Cluster) int { return len(c.Trials(results.WorldPacket, c.Scenario.Seeds)) }

@@ -40,8 +40,7 @@ func (p *Played) Spoiled(file string) results.SpoiledAttempt {
 	return results.SpoiledAttempt{Attempt: p.Attempts, Verdict: p.Judgement.Verdict, Reasons: p.Judgement.Reasons, File: file}
 }
 
-// Keeper receives the trials that lanes have played. Several lanes may call both methods at
-// once. An error ends the work.
+// Keeper receives played trials, from several lanes at once. An error ends the work.
 type Keeper interface {
 	// Keep receives the n-th trial of the work when it is done, or was cut.
 	Keep(n int, p *Played) error
@@ -81,8 +80,7 @@ func Play(ctx context.Context, labs []*lab.Lab, work []Work, k Keeper, progress 
 	return errors.Join(errs...)
 }
 
-// ready configures every fabric, compares it with its plan and calibrates it. All fabrics do
-// this at once, as in the trials. It returns when the last one is done.
+// ready configures every fabric, verifies and calibrates it. All do this at once, as in the trials.
 func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progress) error {
 	each := func(phase string, do func(context.Context, *lane) error) error {
 		progress.Phase("%s", phase)

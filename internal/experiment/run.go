@@ -28,9 +28,8 @@ import (
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// flowSeedsBesidePacket is the number of flow-world seeds when a packet run is made too.
-// Decisions that diverge average out only over many seeds, and in the flow world seeds are
-// cheap.
+// flowSeedsBesidePacket is the number of flow-world seeds when a packet run is made too. Decisions
+// that diverge average out only over many seeds, which are cheap in the flow world.
 const flowSeedsBesidePacket = 20
 
 // Options say what of a cluster's scenario to run and where to write it.
@@ -205,8 +204,7 @@ func (r *run) flow() trials.Flow {
 	return trials.Flow{Cluster: r.Cluster}
 }
 
-// flowTrials runs every policy on every seed in the flow world, on all CPUs. Records
-// are kept in the order of seeds and policies, whichever trial ends first.
+// flowTrials runs the flow world on all CPUs, and keeps records in the order of seeds and policies.
 func (r *run) flowTrials(ctx context.Context) error {
 	seeds := r.flowSeeds()
 	if err := r.load(seeds); err != nil {
@@ -247,8 +245,7 @@ func (r *run) flowSeeds() []uint64 {
 	return seeds
 }
 
-// attribute splits the gap between the worlds by cause. If it fails, the run only lacks its
-// attribution; its measurements stay.
+// attribute splits the gap between the worlds by cause. If it fails, only the attribution is lacking.
 func (r *run) attribute(ctx context.Context) error {
 	if !r.emulated() || r.Cluster.Flows() {
 		return nil
@@ -276,8 +273,7 @@ func (r *run) fidelity(ctx context.Context, interrupted bool) results.Fidelity {
 	return f
 }
 
-// alone checks the transfers of all trials that met no other; nil where this is not possible,
-// which is judged elsewhere.
+// alone checks the transfers that met no other; nil where this is not possible, which is judged elsewhere.
 func (r *run) alone(ctx context.Context) *results.AloneCheck {
 	if r.attribution != nil {
 		return r.attribution.Alone

@@ -26,9 +26,8 @@ const (
 	HostFile     = "host.json"
 )
 
-// Writer fills a run folder. Lines are written to "<name>.partial", which Finish renames to
-// "<name>". Every other file is written under a temporary name and renamed. So a file with its
-// final name is always complete.
+// Writer fills a run folder. A file with its final name is always complete: Finish renames the
+// line files from "<name>.partial", and every other file is written under a temporary name first.
 //
 // A Writer is safe for concurrent use. The first error of a line file is kept: later appends and
 // Finish return it, so that a full disk is always noticed.
@@ -41,8 +40,7 @@ type Writer struct {
 	written  []string // names of complete files
 }
 
-// Create makes the run folder, with its parents, and opens its files. A folder
-// that exists must be empty: results of two runs never mix.
+// Create makes the run folder, with its parents, or takes an empty one: results of two runs never mix.
 func Create(dir string) (*Writer, error) {
 	_, statErr := os.Stat(dir)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -65,8 +63,7 @@ func Create(dir string) (*Writer, error) {
 	return w, w.links.write([]byte("time_ms,world,policy,seed,link,direction,bytes_emulated,utilization,drops,backlog_bytes,marks\n"))
 }
 
-// Append adds records to requests.jsonl. Records that break a law are written too, since they
-// are evidence; the summary judges them.
+// Append adds records to requests.jsonl, also those that break a law: the summary judges them.
 func (w *Writer) Append(records ...Record) error {
 	lines, err := JSONLines(records)
 	w.mu.Lock()
@@ -81,17 +78,6 @@ func (w *Writer) AppendLinks(samples ...LinkSample) error {
 	return w.links.write(csvLines(samples))
 }
 
-// PutAside writes the records of a spoiled attempt into a separate file and returns its name.
-// trial is the trial's place in the run, from 0; attempt counts from 1.
-func (w *Writer) PutAside(trial, attempt int, records []Record) (string, error) {
-	lines, err := JSONLines(records)
-	if err != nil {
-		return "", err
-	}
-	name := fmt.Sprintf("spoiled-trial%d-attempt%d.jsonl", trial+1, attempt)
-	return name, w.WriteFile(name, lines)
-}
-
 // Flush passes buffered lines to the kernel, so that they are not lost if the process is killed.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
@@ -99,8 +85,7 @@ func (w *Writer) Flush() error {
 	return errors.Join(w.requests.flush(), w.links.flush())
 }
 
-// WriteFile writes a complete file of the folder (report.html, trace.json, scenario.yaml) under
-// a temporary name, syncs and renames it.
+// WriteFile writes a complete file of the folder under a temporary name, syncs and renames it.
 func (w *Writer) WriteFile(name string, data []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,8 +173,7 @@ func marshal(name string, v any) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// partialSuffix marks an unfinished line file: its run still goes on or was killed. Its lines
-// are valid up to the last line break.
+// partialSuffix marks a line file of an unfinished run. It is valid up to the last line break.
 const partialSuffix = ".partial"
 
 // errClosed is returned by a line file that was published or closed.
@@ -270,8 +254,7 @@ func (l *lineFile) discard() error {
 	return ignoreMissing(os.Remove(l.path + partialSuffix))
 }
 
-// JSONLines encodes records as lines of JSON. It stops at one that cannot be encoded, and returns
-// the lines before it and an error that names it.
+// JSONLines encodes records as lines, up to the first that cannot be encoded; the error names it.
 func JSONLines(records []Record) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -353,8 +336,7 @@ func explainMissing(dir string, err error) error {
 	return fmt.Errorf("%s: %w: not a run folder", dir, ErrUnfinished)
 }
 
-// ReadRecords reads requests.jsonl; name is for errors, which begin with "name:line:". A last
-// line without a line break is an error: it was cut off.
+// ReadRecords reads requests.jsonl; errors begin with "name:line:". A line that was cut off is one.
 func ReadRecords(r io.Reader, name string) ([]Record, error) {
 	var out []Record
 	in := bufio.NewReaderSize(r, 1<<16)

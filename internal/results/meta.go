@@ -2,8 +2,7 @@ package results
 
 import "time"
 
-// FormatVersion is the version of the run folder's format. It increases when a key changes its
-// meaning; new keys do not change it.
+// FormatVersion of the run folder increases when a key changes its meaning; new keys do not change it.
 const FormatVersion = 1
 
 // The worlds a record can come from.
@@ -37,9 +36,6 @@ type Meta struct {
 	// the summary. Labels that occur only in records come last, sorted.
 	Policies []string
 	Worlds   []string // the worlds that ran; other worlds in the records are added
-	// Baselines names the policies over which the gains of every other policy are computed. Empty
-	// means: each policy over each one listed before it.
-	Baselines []string
 }
 
 // Scale is the scale that was used, never auto.
@@ -91,8 +87,7 @@ type Trial struct {
 	Spoiled  []SpoiledAttempt `json:"spoiled,omitempty"`
 }
 
-// SpoiledAttempt is an attempt that was put aside and repeated, because something outside of
-// the experiment disturbed it. No figure contains its records.
+// SpoiledAttempt was repeated, because something outside of the experiment disturbed it. No figure contains it.
 type SpoiledAttempt struct {
 	Attempt int      `json:"attempt"` // from 1
 	Verdict string   `json:"verdict"`
@@ -129,8 +124,7 @@ type OracleFigures struct {
 	Tier     int     `json:"tier"`
 	AskedPct float64 `json:"asked_pct"` // of the links, by the scenario
 	TruePct  float64 `json:"true_pct"`  // of the links, by the ports' counters, mean of all polls
-	// ErrorPoints is the mean absolute difference, in points, between the scheduler's value and the
-	// true one, over the oracle's periods.
+	// ErrorPoints is the mean absolute error of the scheduler's value, in points, over the oracle's periods.
 	ErrorPoints float64 `json:"error_points"`
 }
 

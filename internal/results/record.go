@@ -1,12 +1,8 @@
-// Package results is the format of the run folder: one Record per request, the Summary of them,
-// and the files that hold both (docs/results.md describes them for users). Package analysis
-// computes a Summary.
+// Package results is the format of the run folder (docs/results.md): one Record per request, the
+// Summary of them, which package analysis computes, and the files that hold both.
 //
-// What cannot be known is absent, never 0 or NaN. Counts obey submitted =
-// completed + failed + incomplete.
-//
-// Times are paper time in milliseconds and bytes are paper bytes, unless a name ends in
-// emulated.
+// What cannot be known is absent, never 0 or NaN. Counts obey submitted = completed + failed + incomplete.
+// Times are paper time in milliseconds and bytes are paper bytes, unless a name ends in emulated.
 //
 // A Writer is safe for concurrent use; all other types are plain data. Start reading at Record,
 // then Create.
@@ -19,8 +15,8 @@ import (
 	"time"
 )
 
-// Record is one line of requests.jsonl: one request (or explicit flow) in one
-// world under one policy and seed. Times are paper units, in milliseconds.
+// Record is one line of requests.jsonl: one request (or explicit flow) in one world under one
+// policy and seed. Times are paper units, in milliseconds.
 // ttft = prefill_wait + prefill + reserve + transfer + decode_wait + first_step.
 type Record struct {
 	World  string `json:"world"` // packet | flow | replay
@@ -62,9 +58,8 @@ type Record struct {
 	Retransmits     int            `json:"retransmits"`
 }
 
-// TransferEndMS is when the last byte arrived, since the trial's start. With overlap transfer_ms
-// is only the part after the prefill, so the end is computed from the earlier parts too.
-// Explicit flows have no such parts.
+// TransferEndMS is when the last byte arrived, since the trial's start. With overlap transfer_ms is
+// only the part after the prefill, so the end is computed from the earlier parts too, if there are any.
 func (r *Record) TransferEndMS() float64 {
 	return max(r.TransferStartMS, r.ArrivalMS+r.PrefillWaitMS+r.PrefillMS+r.ReserveMS) + r.TransferMS
 }
@@ -75,8 +70,7 @@ type StreamRecord struct {
 	NIC        int      `json:"nic"`            // which of the sender's NICs, 0-based
 	Slot       int      `json:"slot"`           // which equal-cost path, 0-based
 	Path       []string `json:"path,omitempty"` // node names from source to destination
-	// BackSlot and BackPath are the path of the acknowledgements, from destination to source: the
-	// number of the equal-cost path, and its nodes. Absent if not known.
+	// BackSlot and BackPath are the path of the acknowledgements from destination to source; absent if not known.
 	BackSlot    *int     `json:"back_slot,omitempty"`
 	BackPath    []string `json:"back_path,omitempty"`
 	Bytes       int64    `json:"bytes_emulated"`
@@ -93,8 +87,7 @@ type LinkSample struct {
 	Seed      uint64
 	Link      string // "tor0-0>agg0-1" or any name that is unique in the plan
 	Direction string // up (away from the hosts) or down
-	// BytesEmulated counts bytes since the trial's start, of Ethernet frames in
-	// the packet world and of payload in the flow world.
+	// BytesEmulated is since the trial's start: of frames in the packet world, of payload in the flow world.
 	BytesEmulated int64
 	Utilization   float64 // the share of the link's rate used since the previous sample, 0..1
 	Drops         int64   // packets dropped since the trial's start; 0 in the flow world
@@ -144,8 +137,7 @@ func (r *Record) Check() error {
 	return nil
 }
 
-// HasEngine reports whether an engine served the record. Explicit flows have no
-// tokens, and so neither TTFT, TBT nor SLO.
+// HasEngine is false for explicit flows: they have no tokens, and so neither TTFT, TBT nor SLO.
 func (r *Record) HasEngine() bool { return r.PromptTokens > 0 }
 
 func (r *Record) checkCompleted(add func(string, ...any)) {

@@ -9,8 +9,7 @@ type Summary struct {
 	Interrupted bool     `json:"interrupted"`
 	Seeds       []uint64 `json:"seeds"`
 	Scale       Scale    `json:"scale"`
-	// Scaling lists what the scale does not preserve, compared with the unscaled cluster; absent if
-	// nothing was emulated.
+	// Scaling lists what the scale does not preserve; absent if nothing was emulated.
 	Scaling  []ScalingFigure `json:"scaling,omitempty"`
 	SLO      SLOMS           `json:"slo"`
 	Fidelity Fidelity        `json:"fidelity"`
@@ -20,8 +19,7 @@ type Summary struct {
 	Worlds      map[string]map[string]*Group `json:"worlds"`   // by world and policy label
 	Gains       []Gain                       `json:"gains"`
 	Attribution *Attribution                 `json:"attribution,omitempty"` // present when both worlds ran on requests
-	// Violations lists laws that records broke (at most 10 of them);
-	// ViolationCount counts all. Any violation makes the verdict invalid.
+	// Violations are laws that records broke, at most 10 of them. Any makes the verdict invalid.
 	ViolationCount int      `json:"violation_count"`
 	Violations     []string `json:"violations,omitempty"`
 	// Methods explains, in words, how the figures are computed.
@@ -121,8 +119,7 @@ type Gain struct {
 	FlowPairedPct  *float64 `json:"flow_paired_pct,omitempty"`
 	FlowPairedCI95 *float64 `json:"flow_paired_ci95,omitempty"`
 
-	// GapPP = packet - flow, over the packet run's seeds. With a replay it splits into TransportPP (packet -
-	// replay) and DecisionsPP (replay - flow).
+	// GapPP = packet - flow, over the packet run's seeds. With a replay it is TransportPP + DecisionsPP.
 	GapPP       *float64 `json:"gap_pp,omitempty"`
 	GapCI95     *float64 `json:"gap_ci95,omitempty"`
 	TransportPP *float64 `json:"transport_pp,omitempty"`
@@ -153,8 +150,7 @@ type Attribution struct {
 	Means     []Waterfall     `json:"means"`      // one per policy and metric, in ms
 	Gains     []Waterfall     `json:"gains"`      // one per comparison and metric, in percentage points of the gain
 	Decisions []DecisionCount `json:"decisions"`
-	// Transport compares packet transfers with their fluid counterparts by class, per policy and
-	// for all policies together.
+	// Transport compares packet transfers with their fluid counterparts, per policy and for all together.
 	Transport []TransportClass `json:"transport"`
 	// Alone is the check without a model of sharing; absent when no transfer was alone.
 	Alone *AloneCheck `json:"alone,omitempty"`
@@ -169,10 +165,8 @@ type Waterfall struct {
 	Metric   string `json:"metric"`             // ttft_ms | transfer_ms
 	Unit     string `json:"unit"`               // ms | pp
 
-	// Requests counts the requests that completed in every stage and are compared, NotCompared the
-	// packet run's other requests.
-	Requests    int    `json:"requests"`
-	NotCompared int    `json:"not_compared"`
+	Requests    int    `json:"requests"`         // completed in every stage, and compared
+	NotCompared int    `json:"not_compared"`     // the packet run's other requests
 	Reason      string `json:"reason,omitempty"` // why there are no figures
 
 	// Levels is the mean (ms) or the gain (%) of each stage, Steps the differences between

@@ -92,9 +92,8 @@ type Sweep struct {
 	source []byte
 }
 
-// Load reads a sweep: ref is a path or the name of an embedded sweep (see
-// scenarios.SweepNames). Every cell's scenario is checked; faults name the line of
-// the axis value or setting that caused them.
+// Load reads a sweep: ref is a path or one of scenarios.SweepNames. Every cell's scenario is
+// checked; faults name the line of the axis value or setting that caused them.
 func Load(ref string) (*Sweep, error) {
 	name, data, base, err := read(ref)
 	if err != nil {
@@ -178,8 +177,7 @@ func (s *Sweep) settings(own *scenarios.Scenario, values []Value) ([]string, err
 	return out, nil
 }
 
-// blame adds to an error the cell whose scenario is wrong, and the line of the sweep file whose
-// value sets the faulty key, if there is one.
+// blame adds to an error the faulty cell, and the line of the value that sets the faulty key, if any.
 func (s *Sweep) blame(name string, values []Value, err error) error {
 	var inner *scenarios.Error
 	errors.As(err, &inner)

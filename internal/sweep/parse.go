@@ -25,8 +25,7 @@ const (
 	maxValues = 1000    // of an axis
 )
 
-// read finds a sweep's text: an embedded one by its name, else a file. base is the folder for
-// its relative file names.
+// read finds an embedded sweep by its name, else a file; base is the folder for relative file names.
 func read(ref string) (name string, data []byte, base string, err error) {
 	if data, ok := scenarios.EmbeddedSweep(ref); ok {
 		return ref + ".yaml", data, ".", nil
@@ -49,8 +48,7 @@ func scenarioRef(base, ref string) string {
 	return filepath.Join(base, ref)
 }
 
-// Parse reads a sweep file from memory without loading its scenarios; filename is used in
-// errors, and is the default of the sweep's name.
+// Parse reads a sweep without its scenarios; filename is for errors, and the default of its name.
 func Parse(filename string, data []byte) (*File, error) {
 	p := &parser{file: filename}
 	f := &File{Name: strings.TrimSuffix(filepath.Base(filename), filepath.Ext(filename))}

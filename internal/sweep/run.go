@@ -121,8 +121,7 @@ type runner struct {
 	rows []Row
 }
 
-// missing lists the missing trials of a cell in a world, in the order of its seeds and policies,
-// so that each seed's load is made once.
+// missing lists the missing trials of a cell, by seed, so that each seed's load is made once.
 func (r *runner) missing(cell int, c *trials.Cluster, world string) []trials.Trial {
 	return slices.DeleteFunc(c.Trials(world, c.Scenario.Seeds), func(t trials.Trial) bool {
 		return r.done[trial{cell, trials.Label(t.Policy), t.Seed, r.sweep.worldOf(world)}]

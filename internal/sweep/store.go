@@ -80,8 +80,7 @@ func (s *Sweep) plan(version string) (plan, error) {
 }
 
 // openStore makes a folder, or opens that of an earlier run and returns its rows. The file keeps
-// finished trials. Each is one line, written at once. So a killed program leaves whole lines, and
-// at most one incomplete line, which is dropped.
+// finished trials, one per line: a killed program leaves at most one incomplete line, which is dropped.
 func openStore(dir string, s *Sweep, version string) (*os.File, []Row, error) {
 	want, err := s.plan(version)
 	if err != nil {
