@@ -96,12 +96,20 @@ func (w *Writer) lockedWrite(name string, data []byte) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return fmt.Errorf("run folder file %q: want a plain file name", name)
 	}
-	path := filepath.Join(w.dir, name)
-	// The temporary file must be in the target's folder: TMPDIR may be another file system.
-	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(w.dir)); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	if err := WriteFile(w.dir, name, data); err != nil {
+		return err
 	}
 	w.written = append(w.written, name)
+	return nil
+}
+
+// WriteFile writes a complete file into a folder: readers see the old one or the new one.
+func WriteFile(dir, name string, data []byte) error {
+	path := filepath.Join(dir, name)
+	// The temporary file must be in the target's folder: TMPDIR may be another file system.
+	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir)); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
 	return nil
 }
 

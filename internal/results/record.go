@@ -81,12 +81,11 @@ type StreamRecord struct {
 
 // LinkSample is one line of links.csv: one direction of a link, seen at one moment.
 type LinkSample struct {
-	TimeMS    float64 // paper time since the trial's start
-	World     string
-	Policy    string
-	Seed      uint64
-	Link      string // "tor0-0>agg0-1" or any name that is unique in the plan
-	Direction string // up (away from the hosts) or down
+	TimeMS        float64 // paper time since the trial's start
+	World, Policy string
+	Seed          uint64
+	Link          string // "tor0-0>agg0-1" or any name that is unique in the plan
+	Direction     string // up (away from the hosts) or down
 	// BytesEmulated is since the trial's start: of frames in the packet world, of payload in the flow world.
 	BytesEmulated int64
 	Utilization   float64 // the share of the link's rate used since the previous sample, 0..1

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -32,9 +33,8 @@ const maxTrials = 1_000_000
 
 // File is a sweep as a user writes it.
 type File struct {
-	Name        string
-	Description string
-	Scenario    string // a path, relative to the sweep file, or the name of an embedded scenario
+	Name, Description string
+	Scenario          string // a path, relative to the sweep file, or the name of an embedded scenario
 	// Settings apply to every cell; each is like "topology.pods=2".
 	Settings []string
 	Axes     []Axis
@@ -72,11 +72,10 @@ type Scale struct {
 // Figure is the picture of a sweep: a metric of one policy, or its change against a baseline,
 // over two axes. Further axes give one picture per value.
 type Figure struct {
-	Metric   string
-	Policy   string
-	Baseline string // empty: the metric itself
-	X, Y     string // axis names; Y may be empty where there is one axis
-	line     int
+	Metric, Policy string
+	Baseline       string // empty: the metric itself
+	X, Y           string // axis names; Y may be empty where there is one axis
+	line           int
 }
 
 // Cell is one point of the grid.
@@ -116,7 +115,10 @@ func (s *Sweep) load(name, base string) error {
 			return &scenarios.Error{File: name, Line: a.line, Path: "axes", Msg: fmt.Sprintf("more than %d cells; give fewer values", maxTrials)}
 		}
 	}
-	ref := scenarioRef(base, s.File.Scenario)
+	ref := s.File.Scenario
+	if _, embedded := scenarios.Embedded(ref); !embedded && !filepath.IsAbs(ref) {
+		ref = filepath.Join(base, ref)
+	}
 	own, err := scenarios.Load(ref)
 	if err == nil {
 		s.File.Policies, err = ownPolicies(own, s.File.Policies)

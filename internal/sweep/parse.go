@@ -40,14 +40,6 @@ func read(ref string) (name string, data []byte, base string, err error) {
 	return ref, data, filepath.Dir(ref), nil
 }
 
-// scenarioRef returns the scenario as Load needs it: a name, or a path made relative to base.
-func scenarioRef(base, ref string) string {
-	if _, embedded := scenarios.Embedded(ref); embedded || filepath.IsAbs(ref) {
-		return ref
-	}
-	return filepath.Join(base, ref)
-}
-
 // Parse reads a sweep without its scenarios; filename is for errors, and the default of its name.
 func Parse(filename string, data []byte) (*File, error) {
 	p := &parser{file: filename}

@@ -219,11 +219,11 @@ func write(dir string, s *Sweep, res *Result) error {
 	if err := WriteCSV(&table, s, res.Rows); err != nil {
 		return err
 	}
-	err := writeFile(dir, TableFile, table.Bytes())
+	err := results.WriteFile(dir, TableFile, table.Bytes())
 	if len(res.Maps) > 0 {
 		WriteText(&text, res.Maps)
 		WriteSVG(&svg, res.Maps)
-		err = errors.Join(err, writeFile(dir, TextFile, text.Bytes()), writeFile(dir, SVGFile, svg.Bytes()))
+		err = errors.Join(err, results.WriteFile(dir, TextFile, text.Bytes()), results.WriteFile(dir, SVGFile, svg.Bytes()))
 	}
 	return err
 }
@@ -330,5 +330,5 @@ func (k *keeper) PutAside(n int, p *experiment.Played) error {
 	name := fmt.Sprintf("spoiled-cell%d-%s-seed%d-attempt%d.jsonl", k.batch.cells[n], trials.Label(w.Policy), w.Seed, p.Attempts)
 	head, headErr := json.Marshal(p.Spoiled(name))
 	lines, err := results.JSONLines(p.Records)
-	return errors.Join(headErr, err, writeFile(k.Dir, name, slices.Concat(head, []byte{'\n'}, lines)))
+	return errors.Join(headErr, err, results.WriteFile(k.Dir, name, slices.Concat(head, []byte{'\n'}, lines)))
 }

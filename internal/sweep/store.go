@@ -15,8 +15,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -117,7 +115,7 @@ func begin(dir string, s *Sweep, p plan) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", planFile, err)
 	}
-	return errors.Join(writeFile(dir, sweepFile, s.source), writeFile(dir, planFile, append(data, '\n')))
+	return errors.Join(results.WriteFile(dir, sweepFile, s.source), results.WriteFile(dir, planFile, append(data, '\n')))
 }
 
 func compare(dir string, s *Sweep, want plan, old []byte) error {
@@ -145,7 +143,7 @@ func compare(dir string, s *Sweep, want plan, old []byte) error {
 		return changed("a trace that the scenario names has changed")
 	}
 	// Figure or comments may have changed; the results are still valid.
-	return writeFile(dir, sweepFile, s.source)
+	return results.WriteFile(dir, sweepFile, s.source)
 }
 
 func firstDifference(a, b []byte) int {
@@ -218,16 +216,6 @@ func (s *Sweep) grid() map[trial]bool {
 	return out
 }
 
-// writeFile replaces a file at once: readers see the old one or the new one.
-func writeFile(dir, name string, data []byte) error {
-	path := filepath.Join(dir, name)
-	// The temporary file must be in the target's folder: TMPDIR may be another file system.
-	if err := renameio.WriteFile(path, data, 0o644, renameio.WithTempDir(dir)); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return nil
-}
-
 // Row is one trial of a sweep: a line of cells.jsonl and of table.csv.
 type Row struct {
 	Cell   int      `json:"cell"`
@@ -253,7 +241,7 @@ var gapColumns = []string{
 // gaps compares one trial in three worlds.
 func gaps(packet, replay, flow []results.Record) map[string]float64 {
 	byID := func(records []results.Record) map[int]*results.Record {
-		out := make(map[int]*results.Record, len(records))
+		out := map[int]*results.Record{}
 		for i := range records {
 			if r := &records[i]; r.Status == results.Completed && r.TTFTMS != nil {
 				out[r.ID] = r
@@ -264,15 +252,13 @@ func gaps(packet, replay, flow []results.Record) map[string]float64 {
 	replayed, flowing := byID(replay), byID(flow)
 	n, out := 0.0, map[string]float64{}
 	for id, p := range byID(packet) {
-		r, f := replayed[id], flowing[id]
-		if r == nil || f == nil {
-			continue
+		if r, f := replayed[id], flowing[id]; r != nil && f != nil {
+			n++
+			out["ttft_transport"] += *p.TTFTMS - *r.TTFTMS
+			out["ttft_decisions"] += *r.TTFTMS - *f.TTFTMS
+			out["transfer_transport"] += p.TransferMS - r.TransferMS
+			out["transfer_decisions"] += r.TransferMS - f.TransferMS
 		}
-		n++
-		out["ttft_transport"] += *p.TTFTMS - *r.TTFTMS
-		out["ttft_decisions"] += *r.TTFTMS - *f.TTFTMS
-		out["transfer_transport"] += p.TransferMS - r.TransferMS
-		out["transfer_decisions"] += r.TransferMS - f.TransferMS
 	}
 	if n == 0 {
 		return nil
