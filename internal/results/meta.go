@@ -53,9 +53,7 @@ type ScalingFigure struct {
 }
 
 // SLO holds the thresholds in paper time; 0 means no threshold.
-type SLO struct {
-	TTFT, TBT time.Duration
-}
+type SLO struct{ TTFT, TBT time.Duration }
 
 // The verdicts, from best to worst.
 const (

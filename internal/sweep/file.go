@@ -264,15 +264,18 @@ func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var tree yaml.Node
-	if err := yaml.Unmarshal(text, &tree); err != nil {
+	var at yaml.Node
+	if err := yaml.Unmarshal(text, &at); err != nil {
 		return "", err
 	}
-	at := tree.Content[0]
 	for _, key := range strings.Split(scale.Key, ".") {
-		if at = child(at, key); at == nil {
+		var keys map[string]yaml.Node
+		_ = at.Decode(&keys) // fails if it is no mapping, which has no keys
+		value, known := keys[key]
+		if !known {
 			return fault("is no key of scenario %s that could be scaled", own.Name)
 		}
+		at = value
 	}
 	m := quantity.FindStringSubmatch(at.Value)
 	if at.Kind != yaml.ScalarNode || m == nil {
@@ -286,16 +289,6 @@ func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
 	// Six digits are enough for such a factor; more would only show rounding.
 	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
 	return scale.Key + "=" + strconv.FormatFloat(v, 'f', -1, 64) + m[2], nil
-}
-
-// child returns the value of a mapping's key, nil if there is none.
-func child(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == key {
-			return n.Content[i+1]
-		}
-	}
-	return nil
 }
 
 // ownPolicies replaces bare names in a list of policies. The label of one of the scenario's

@@ -230,9 +230,8 @@ func write(dir string, s *Sweep, res *Result) error {
 
 // LabName is the name of a sweep's labs: the sweep's name, changed to a valid lab name.
 func LabName(sweep string) string {
-	const longest = 30 // room for a number at the end
 	name := "sweep-" + notInLabName.ReplaceAllString(strings.ToLower(sweep), "-")
-	return strings.Trim(name[:min(len(name), longest)], "-")
+	return strings.Trim(name[:min(len(name), 30)], "-") // with room for a number at the end
 }
 
 var notInLabName = regexp.MustCompile("[^a-z0-9-]")
