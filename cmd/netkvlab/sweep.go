@@ -14,11 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
-	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/sweep"
 	"github.com/netkvlab/netkvlab/internal/sweep/tune"
-	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -95,7 +93,7 @@ func runSweep(ctx context.Context, s *sweep.Sweep, f sweepFlags, p *printer, l *
 		progress = labOpt.Progress
 		fabrics := l.fabrics(f.parallel, labOpt)
 		fabrics.Name = sweep.LabName(s.File.Name)
-		opt.Labs = sweepLabs{fabrics}
+		opt.Fabrics = fabrics
 	}
 	progress.Phase("sweep %s: %d cells, %d trials", s.File.Name, len(s.Cells), s.Trials())
 	opt.Progress = func(done, total int, left time.Duration) { progress.Step("sweep", done, total, left) }
@@ -108,22 +106,6 @@ func runSweep(ctx context.Context, s *sweep.Sweep, f sweepFlags, p *printer, l *
 		return usageError{err}
 	}
 	return errors.Join(showSweep(p, res, out), err)
-}
-
-// sweepLabs makes the fabrics of a sweep.
-type sweepLabs struct{ fabrics *experiment.Fabrics }
-
-// Resolve implements sweep.Labs.
-func (l sweepLabs) Resolve(ctx context.Context, c *trials.Cluster, work int) (*trials.Cluster, int, error) {
-	c, n, _, err := l.fabrics.Resolve(ctx, c, work)
-	return c, n, err
-}
-
-// With implements sweep.Labs.
-func (l sweepLabs) With(ctx context.Context, c *trials.Cluster, n int, work func(*experiment.Lanes) error) error {
-	return l.fabrics.With(ctx, c, n, func(labs []*lab.Lab) error {
-		return work(&experiment.Lanes{Labs: labs, Progress: l.fabrics.Lab.Progress})
-	})
 }
 
 // lockSweep makes a sweep's folder and locks it: a sweep continues with the trials in its

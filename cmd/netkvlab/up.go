@@ -162,7 +162,7 @@ func up(ctx context.Context, c *trials.Cluster, f runFlags, p *printer, l *labs)
 	}
 	defer opt.Progress.Close()
 	fabrics := l.fabrics(f.parallel, opt)
-	c, n, notes, err := fabrics.Resolve(ctx, c, experiment.Trials(c))
+	c, n, notes, err := fabrics.Resolve(ctx, c, len(c.Trials(results.WorldPacket, c.Scenario.Seeds)))
 	if err != nil {
 		return err
 	}

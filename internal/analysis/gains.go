@@ -29,7 +29,7 @@ func computeGains(records []*results.Record, s *results.Summary, meta *results.M
 		}
 	}
 	gains := []results.Gain{}
-	for _, c := range Comparisons(s.Policies, meta.Baselines) {
+	for _, c := range Comparisons(s.Policies, nil) {
 		for _, m := range metrics {
 			unit := Percent
 			if m == results.MetricSLO {

@@ -107,7 +107,7 @@ func TestEveryFigureCanBeRecomputedFromTheRows(t *testing.T) {
 	require.NoError(t, err)
 	records := madeRun(40)
 	for i := range records {
-		require.NoError(t, w.Append(&records[i]))
+		require.NoError(t, w.Append(records[i]))
 	}
 	require.NoError(t, w.Finish(Summarize(records, testMeta())))
 	rows := readRows(t, filepath.Join(dir, results.RequestsFile))

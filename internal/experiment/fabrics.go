@@ -7,20 +7,17 @@ import (
 
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
-	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/scaling"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
-// Fabrics decides how many fabrics a cluster's trials run in and at which scale, and makes and
-// removes them.
+// Fabrics decides how many fabrics a cluster's trials run in and at which scale, and makes and removes them.
 type Fabrics struct {
 	Lab lab.Options
 	// Carries returns what this host carries. It is called only when that matters.
-	Carries func() host.Capacity
-	// Parallel is the largest number of fabrics side by side; 0 means as many as the host carries.
-	Parallel int
+	Carries  func() host.Capacity
+	Parallel int // the largest number of fabrics side by side; 0 means as many as the host carries
 	// Name is the lab's name; "" means the scenario's name. A lab that an earlier process left
 	// under this name is removed, so use only names that the program itself chose.
 	Name string
@@ -58,8 +55,7 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 	return c, fabrics, notes, nil
 }
 
-// With builds the given number of fabrics of a cluster's plan, calls work with them, and removes
-// them, also when the context ends.
+// With builds fabrics of a cluster's plan, calls work with them and removes them, also when the context ends.
 func (f *Fabrics) With(ctx context.Context, c *trials.Cluster, fabrics int, work func([]*lab.Lab) error) error {
 	if f.Name != "" {
 		if err := f.clear(ctx); err != nil {
@@ -81,16 +77,12 @@ func (f *Fabrics) clear(ctx context.Context) error {
 	}
 	removed, err := lab.DownAll(ctx, []string{f.Name}, f.Lab)
 	for _, r := range removed {
-		if r.Nothing {
-			continue
+		if !r.Nothing {
+			f.Lab.Progress.Note("removed lab %s, which an earlier process had left", r.Lab)
 		}
-		f.Lab.Progress.Note("removed lab %s, which an earlier process had left", r.Lab)
 	}
 	if errors.Is(err, lab.ErrNotUp) {
 		return nil
 	}
 	return err
 }
-
-// Trials counts a cluster's trials in the packet world.
-func Trials(c *trials.Cluster) int { return len(c.Trials(results.WorldPacket, c.Scenario.Seeds)) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -14,6 +15,7 @@ import (
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
+	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 )
 
@@ -33,8 +35,12 @@ type Played struct {
 	Cut                  bool // it ended early
 }
 
-// Keeper receives the trials that lanes have played. Several lanes may call both methods at
-// once. An error ends the work.
+// Spoiled describes an attempt that is put aside; file is the name of the file with its records.
+func (p *Played) Spoiled(file string) results.SpoiledAttempt {
+	return results.SpoiledAttempt{Attempt: p.Attempts, Verdict: p.Judgement.Verdict, Reasons: p.Judgement.Reasons, File: file}
+}
+
+// Keeper receives played trials, from several lanes at once. An error ends the work.
 type Keeper interface {
 	// Keep receives the n-th trial of the work when it is done, or was cut.
 	Keep(n int, p *Played) error
@@ -42,42 +48,25 @@ type Keeper interface {
 	PutAside(n int, p *Played) error
 }
 
-// Lanes play trials on labs: one lab per lane, with separate evidence per trial. While trials
-// run, they share only the queue, the host and the progress display.
-type Lanes struct {
-	Labs []*lab.Lab
-	// Total is the number of trials that progress shows; 0 means the number in the work.
-	Total    int
-	Progress Progress
-}
-
-// Play plays all the work. It repeats a spoiled trial at most Limits.Repeats times. When a lane
-// fails, no further trials begin, but the trials of other lanes run to their end.
-func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
-	total := l.Total
-	if total == 0 {
-		total = len(work)
+// Play plays all the work on labs: one lane per lab, with separate evidence per trial. While trials
+// run, lanes share only the queue, the host and the progress display. A spoiled trial is repeated
+// at most Limits.Repeats times. When a lane fails, no further trials begin, but the trials of
+// other lanes run to their end.
+func Play(ctx context.Context, labs []*lab.Lab, work []Work, k Keeper, progress Progress) error {
+	shown, together := newTrialProgress(progress, len(work), len(labs)), newBarrier(len(labs))
+	lanes := make([]*lane, len(labs))
+	for i, one := range labs {
+		lanes[i] = &lane{lab: one, labs: labs, shown: shown, together: together, lag: time.Duration(i) * trials.Stagger}
 	}
-	shown := newTrialProgress(l.Progress, total, len(l.Labs))
-	lanes := make([]*lane, len(l.Labs))
-	for i, one := range l.Labs {
-		lanes[i] = &lane{lab: one, labs: l.Labs, shown: shown}
-	}
-	if err := ready(ctx, lanes, work[0].Cluster, l.Progress); err != nil {
+	if err := ready(ctx, lanes, work[0].Cluster, progress); err != nil {
 		return err
-	}
-	if len(lanes) > 1 {
-		together := newGate(len(lanes))
-		for i, one := range lanes {
-			one.gate, one.lag = together, time.Duration(i)*trials.Stagger
-		}
 	}
 	q := &queue{work: work}
 	errs := make([]error, len(lanes))
 	var wg sync.WaitGroup
 	for i, one := range lanes {
 		wg.Go(func() {
-			defer one.gate.leave()
+			defer together.leave()
 			for n, w, ok := q.next(); ok; n, w, ok = q.next() {
 				if err := one.play(ctx, n, w, k); err != nil {
 					q.stop()
@@ -91,82 +80,74 @@ func (l *Lanes) Play(ctx context.Context, work []Work, k Keeper) error {
 	return errors.Join(errs...)
 }
 
-// ready configures every fabric, compares it with its plan and calibrates it. All fabrics do
-// this at once, as in the trials. It returns when the last one is done.
+// ready configures every fabric, verifies and calibrates it. All do this at once, as in the trials.
 func ready(ctx context.Context, lanes []*lane, c *trials.Cluster, progress Progress) error {
-	progress.Phase("choosing source ports for every path and opening connections")
-	g, inner := errgroup.WithContext(ctx)
-	for _, one := range lanes {
-		g.Go(func() (err error) {
-			one.world, err = packetworld.New(inner, one.lab, c, one.options())
-			return err
-		})
+	each := func(phase string, do func(context.Context, *lane) error) error {
+		progress.Phase("%s", phase)
+		g, ctx := errgroup.WithContext(ctx)
+		for _, one := range lanes {
+			g.Go(func() error { return do(ctx, one) })
+		}
+		return g.Wait()
 	}
-	if err := g.Wait(); err != nil {
+	err := each("choosing source ports for every path and opening connections", func(ctx context.Context, l *lane) (err error) {
+		l.world, err = packetworld.New(ctx, l.lab, c, l.options())
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	progress.Phase("calibrating: lone transfers over every tier")
-	g, inner = errgroup.WithContext(ctx)
-	for _, one := range lanes {
-		g.Go(func() error {
-			if err := one.world.Verify(inner); err != nil {
-				return err
-			}
-			return one.world.Calibrate(inner)
-		})
-	}
-	return g.Wait()
+	return each("calibrating: lone transfers over every tier", func(ctx context.Context, l *lane) error {
+		if err := l.world.Verify(ctx); err != nil {
+			return err
+		}
+		return l.world.Calibrate(ctx)
+	})
 }
 
-// queue hands trials out to lanes.
+// queue gives trials to lanes.
 type queue struct {
-	mu   sync.Mutex
 	work []Work
-	at   int
+	at   atomic.Int64
 }
 
-// next returns the next trial and its place in the work; false when none is left or a lane has
-// failed.
+// next returns the next trial and its place in the work; false when none is left or a lane has failed.
 func (q *queue) next() (int, Work, bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.at >= len(q.work) {
+	n := int(q.at.Add(1)) - 1
+	if n >= len(q.work) {
 		return 0, Work{}, false
 	}
-	q.at++
-	return q.at - 1, q.work[q.at-1], true
+	return n, q.work[n], true
 }
 
-func (q *queue) stop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.at = len(q.work)
-}
+func (q *queue) stop() { q.at.Store(int64(len(q.work))) }
 
 // lane plays trials on one lab.
 type lane struct {
-	lab   *lab.Lab
-	labs  []*lab.Lab // of all lanes, whose CPU time is the run's own
-	world *packetworld.World
-	gate  *gate         // synchronises it with the others; nil if it is the only lane
-	lag   time.Duration // from the opening of the gate to the start of its trial
-	shown *trialProgress
-	trial string // the current trial
-	label string // the trial with its attempt
+	lab      *lab.Lab
+	labs     []*lab.Lab // of all lanes, whose CPU time is the run's own
+	world    *packetworld.World
+	together *barrier      // at which all lanes begin and end their trials
+	lag      time.Duration // from the barrier to the start of its trial
+	shown    *trialProgress
+	trial    string // the current trial
+	label    string // the trial with its attempt
 }
 
 func (l *lane) options() packetworld.Options {
 	return packetworld.Options{
 		Watch: func() *host.Watch { return host.NewWatch(host.Proc, own(l.labs)...) },
 		Begin: func(ctx context.Context) error {
-			l.gate.wait()
-			if err := wait(ctx, l.lag); err != nil {
-				return err
+			l.together.wait()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(l.lag):
 			}
 			l.shown.begin(l.trial, l.label)
 			return nil
 		},
-		End:        func() { l.gate.wait() },
+		End:        l.together.wait,
 		Note:       l.shown.progress.Note,
 		OnProgress: func(ended, total int) { l.shown.step(l.trial, l.label, ended, total) },
 	}
@@ -178,7 +159,10 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		l.name(w, attempt)
+		l.trial, l.label = w.Name, w.Name
+		if attempt > 1 {
+			l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
+		}
 		out, err := l.world.Play(ctx, w.Trial)
 		if out == nil {
 			return err
@@ -193,24 +177,6 @@ func (l *lane) play(ctx context.Context, n int, w Work, k Keeper) error {
 	}
 }
 
-// name sets what progress calls the attempt.
-func (l *lane) name(w Work, attempt int) {
-	l.trial, l.label = w.Name, w.Name
-	if attempt > 1 {
-		l.label = fmt.Sprintf("%s, attempt %d", w.Name, attempt)
-	}
-}
-
-// wait returns after d, or when the context ends, with its error.
-func wait(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // own are the processes of the run: this program and the labs' agents.
 func own(labs []*lab.Lab) []int {
 	pids := []int{os.Getpid()}
@@ -220,4 +186,112 @@ func own(labs []*lab.Lab) []int {
 		}
 	}
 	return pids
+}
+
+// barrier synchronises lanes: they begin a trial together, and go on together after it. So the
+// work of one lane before or after its trial takes no CPU from another lane's trial. The others no
+// longer wait for a lane that has left.
+type barrier struct {
+	mu      sync.Mutex
+	opened  sync.Cond
+	members int
+	arrived int
+	passed  int // how often all have passed
+}
+
+func newBarrier(members int) *barrier {
+	b := &barrier{members: members}
+	b.opened.L = &b.mu
+	return b
+}
+
+// wait returns when all members wait.
+func (b *barrier) wait() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.arrived++
+	at := b.passed
+	b.lockedOpen()
+	for b.passed == at {
+		b.opened.Wait()
+	}
+}
+
+// leave removes a member.
+func (b *barrier) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.members--
+	b.lockedOpen()
+}
+
+func (b *barrier) lockedOpen() {
+	if b.arrived > 0 && b.arrived >= b.members {
+		b.arrived = 0
+		b.passed++
+		b.opened.Broadcast()
+	}
+}
+
+// Progress shows the user how far a run is.
+type Progress interface {
+	Phase(format string, args ...any)
+	Step(phase string, done, total int, left time.Duration)
+	Note(format string, args ...any)
+}
+
+// trialProgress merges the progress of trials side by side into one line.
+type trialProgress struct {
+	progress      Progress
+	trials, lanes int
+
+	mu      sync.Mutex
+	started time.Time
+	place   map[string]int // of each trial, in the order in which they begin
+	ended   map[string]int // requests, by trial
+	total   int            // requests per trial
+}
+
+func newTrialProgress(p Progress, trials, lanes int) *trialProgress {
+	return &trialProgress{progress: p, trials: trials, lanes: lanes, place: map[string]int{}, ended: map[string]int{}}
+}
+
+// begin reports that an attempt of a trial begins.
+func (t *trialProgress) begin(trial, label string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.started.IsZero() || t.lanes == 1 {
+		t.started = time.Now()
+	}
+	if t.place[trial] == 0 {
+		t.place[trial] = len(t.place) + 1
+	}
+	delete(t.ended, trial)
+	t.progress.Phase("%s (trial %d of %d)", label, t.place[trial], t.trials)
+}
+
+// step reports how many of a trial's requests have ended.
+func (t *trialProgress) step(trial, label string, ended, total int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	spent := time.Since(t.started)
+	if t.lanes == 1 {
+		t.progress.Step(label, ended, total, left(spent, ended, total))
+		return
+	}
+	t.ended[trial], t.total = ended, max(t.total, total)
+	sum := 0
+	for _, n := range t.ended {
+		sum += n
+	}
+	all := t.total * t.trials
+	t.progress.Step(fmt.Sprintf("%d trials in %d fabrics", t.trials, t.lanes), sum, all, left(spent, sum, all))
+}
+
+// left estimates the time to the end from the pace so far.
+func left(spent time.Duration, ended, total int) time.Duration {
+	if ended == 0 || total <= ended {
+		return 0
+	}
+	return time.Duration(float64(spent) * float64(total-ended) / float64(ended))
 }

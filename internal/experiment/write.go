@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/netkvlab/netkvlab/internal/analysis/attribution"
@@ -43,15 +44,17 @@ func (o *orderedWriter) Keep(n int, p *Played) error {
 
 // PutAside implements Keeper.
 func (o *orderedWriter) PutAside(n int, p *Played) error {
-	file, err := o.out.PutAside(n, p.Attempts, p.Records)
+	lines, err := results.JSONLines(p.Records)
 	if err != nil {
+		return err
+	}
+	file := fmt.Sprintf("spoiled-trial%d-attempt%d.jsonl", n+1, p.Attempts)
+	if err := o.out.WriteFile(file, lines); err != nil {
 		return err
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.spoiled[n] = append(o.spoiled[n], results.SpoiledAttempt{
-		Attempt: p.Attempts, Verdict: p.Judgement.Verdict, Reasons: p.Judgement.Reasons, File: file,
-	})
+	o.spoiled[n] = append(o.spoiled[n], p.Spoiled(file))
 	return nil
 }
 
@@ -70,15 +73,14 @@ func (o *orderedWriter) flush() error {
 
 func (o *orderedWriter) lockedWrite(n int) error {
 	p := o.played[n]
-	for _, s := range p.Links {
-		if err := o.out.AppendLink(s); err != nil {
-			return err
-		}
+	err := o.out.AppendLinks(p.Links...)
+	if err == nil {
+		err = o.out.Append(p.Records...)
 	}
-	if err := appendAll(o.out, p.Records); err != nil {
-		return err
+	if err == nil {
+		err = o.out.Flush()
 	}
-	return o.out.Flush()
+	return err
 }
 
 // each calls do for the trials that were played, in their order.

@@ -76,7 +76,7 @@ func TestSummaryOfADamagedRunFollowsFromItsRows(t *testing.T) {
 	w, err := results.Create(dir)
 	require.NoError(t, err)
 	for i := range records {
-		require.NoError(t, w.Append(&records[i]))
+		require.NoError(t, w.Append(records[i]))
 	}
 	require.NoError(t, w.Finish(analysis.Summarize(records, results.Meta{
 		Policies: []string{"rr", "cla", "random"}, Seeds: []uint64{1}, Fidelity: results.Fidelity{Verdict: results.VerdictGood},

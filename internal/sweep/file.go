@@ -1,11 +1,27 @@
+// Package sweep runs a grid of scenarios in the flow world, and in the packet world if the file
+// asks for it: any keys of a scenario as axes, times policies, times seeds. Each finished trial
+// is written as one line, so that a stopped sweep can continue.
+//
+// A sweep file names a scenario, the settings of all cells, the axes with their values and, for
+// the picture, a figure over two of the axes. Parse is strict and names file and line of every
+// fault. Run writes its folder: cells.jsonl while it runs; table.csv, heatmap.txt and
+// heatmap.svg at its end. In the flow world their contents depend only on the sweep file, not on
+// the number of cores or on interruptions, unless timeDecisions asks for wall-clock times. Start
+// reading at file.go.
 package sweep
 
 import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/netkvlab/netkvlab/internal/analysis"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -17,20 +33,16 @@ const maxTrials = 1_000_000
 
 // File is a sweep as a user writes it.
 type File struct {
-	Name        string
-	Description string
-	// Scenario is a path, relative to the sweep file, or the name of an embedded scenario.
-	Scenario string
+	Name, Description string
+	Scenario          string // a path, relative to the sweep file, or the name of an embedded scenario
 	// Settings apply to every cell; each is like "topology.pods=2".
 	Settings []string
 	Axes     []Axis
 	// Policies and Seeds, if given, replace the scenario's. Policies is YAML, as in a scenario.
 	Policies string
 	Seeds    string
-	// Worlds are packet, flow or both; none means the flow world.
-	Worlds []string
-	// TimeDecisions measures the wall-clock time of decisions. These columns then differ from run
-	// to run.
+	Worlds   []string // packet, flow or both; none means the flow world
+	// TimeDecisions measures the wall-clock time of decisions. These columns then differ from run to run.
 	TimeDecisions bool
 	Figure        Figure
 }
@@ -60,16 +72,14 @@ type Scale struct {
 // Figure is the picture of a sweep: a metric of one policy, or its change against a baseline,
 // over two axes. Further axes give one picture per value.
 type Figure struct {
-	Metric   string
-	Policy   string
-	Baseline string // empty: the metric itself
-	X, Y     string // axis names; Y may be empty where there is one axis
-	line     int
+	Metric, Policy string
+	Baseline       string // empty: the metric itself
+	X, Y           string // axis names; Y may be empty where there is one axis
+	line           int
 }
 
 // Cell is one point of the grid.
 type Cell struct {
-	Index    int
 	Labels   []string // one per axis
 	Scenario *scenarios.Scenario
 }
@@ -81,9 +91,8 @@ type Sweep struct {
 	source []byte
 }
 
-// Load reads a sweep: ref is a path or the name of an embedded sweep (see
-// scenarios.SweepNames). Every cell's scenario is checked; faults name the line of
-// the axis value or setting that caused them.
+// Load reads a sweep: ref is a path or one of scenarios.SweepNames. Every cell's scenario is
+// checked; faults name the line of the axis value or setting that caused them.
 func Load(ref string) (*Sweep, error) {
 	name, data, base, err := read(ref)
 	if err != nil {
@@ -94,10 +103,7 @@ func Load(ref string) (*Sweep, error) {
 		return nil, err
 	}
 	s := &Sweep{File: *f, source: data}
-	if err := s.load(name, base); err != nil {
-		return nil, err
-	}
-	return s, nil
+	return s, s.load(name, base)
 }
 
 // load makes the cells; the value of the first axis changes slowest.
@@ -109,45 +115,47 @@ func (s *Sweep) load(name, base string) error {
 			return &scenarios.Error{File: name, Line: a.line, Path: "axes", Msg: fmt.Sprintf("more than %d cells; give fewer values", maxTrials)}
 		}
 	}
-	ref := scenarioRef(base, s.File.Scenario)
+	ref := s.File.Scenario
+	if _, embedded := scenarios.Embedded(ref); !embedded && !filepath.IsAbs(ref) {
+		ref = filepath.Join(base, ref)
+	}
 	own, err := scenarios.Load(ref)
+	if err == nil {
+		s.File.Policies, err = ownPolicies(own, s.File.Policies)
+	}
 	if err != nil {
 		return s.blame(name, nil, err)
 	}
-	if s.File.Policies, err = ownPolicies(own, s.File.Policies); err != nil {
-		return s.blame(name, nil, err)
-	}
 	for i := range total {
-		values := s.pick(i)
-		settings, err := s.settings(own, values)
-		if err != nil {
-			return s.blame(name, values, err)
-		}
-		sc, err := scenarios.Load(ref, settings...)
-		if err != nil {
-			return s.blame(name, values, err)
-		}
-		if _, err := trials.NewServing(sc); err != nil {
-			return s.blame(name, values, err)
-		}
-		c := Cell{Index: i, Scenario: sc}
+		var c Cell
+		_, values := s.pick(i)
 		for _, v := range values {
 			c.Labels = append(c.Labels, v.Label)
+		}
+		settings, err := s.settings(own, values)
+		if err == nil {
+			c.Scenario, err = scenarios.Load(ref, settings...)
+		}
+		if err == nil {
+			_, err = trials.NewServing(c.Scenario)
+		}
+		if err != nil {
+			return s.blame(name, values, err)
 		}
 		s.Cells = append(s.Cells, c)
 	}
 	return s.checkFigure(name)
 }
 
-// pick returns the values of cell i, one per axis.
-func (s *Sweep) pick(i int) []Value {
-	values := make([]Value, len(s.File.Axes))
-	for a := len(values) - 1; a >= 0; a-- {
-		n := len(s.File.Axes[a].Values)
-		values[a] = s.File.Axes[a].Values[i%n]
-		i /= n
+// pick returns the places of cell i on the axes, and its values there.
+func (s *Sweep) pick(i int) (at []int, values []Value) {
+	at, values = make([]int, len(s.File.Axes)), make([]Value, len(s.File.Axes))
+	for a, axis := range slices.Backward(s.File.Axes) {
+		at[a] = i % len(axis.Values)
+		values[a] = axis.Values[at[a]]
+		i /= len(axis.Values)
 	}
-	return values
+	return at, values
 }
 
 func (s *Sweep) settings(own *scenarios.Scenario, values []Value) ([]string, error) {
@@ -171,8 +179,7 @@ func (s *Sweep) settings(own *scenarios.Scenario, values []Value) ([]string, err
 	return out, nil
 }
 
-// blame adds to an error the cell whose scenario is wrong, and the line of the sweep file whose
-// value sets the faulty key, if there is one.
+// blame adds to an error the faulty cell, and the line of the value that sets the faulty key, if any.
 func (s *Sweep) blame(name string, values []Value, err error) error {
 	var inner *scenarios.Error
 	errors.As(err, &inner)
@@ -190,19 +197,8 @@ func (s *Sweep) blame(name string, values []Value, err error) error {
 			}
 		}
 	}
-	return &FaultError{Fault: scenarios.Error{File: name, Line: line, Path: where, Msg: err.Error()}, Cause: err}
+	return &scenarios.Error{File: name, Line: line, Path: where, Msg: err.Error()}
 }
-
-// FaultError is a fault in a scenario that a sweep makes.
-type FaultError struct {
-	Fault scenarios.Error
-	Cause error
-}
-
-func (e *FaultError) Error() string { return e.Fault.Error() }
-
-// Unwrap returns the scenario's own fault and the place in the sweep file.
-func (e *FaultError) Unwrap() []error { return []error{&e.Fault, e.Cause} }
 
 // checkFigure fills in the defaults of a figure, and refuses unknown names.
 func (s *Sweep) checkFigure(name string) error {
@@ -216,11 +212,6 @@ func (s *Sweep) checkFigure(name string) error {
 	}
 	labels := s.policies()
 	f.Policy = cmp.Or(f.Policy, labels[len(labels)-1])
-	for _, p := range []struct{ key, label string }{{"policy", f.Policy}, {"baseline", f.Baseline}} {
-		if p.label != "" && !slices.Contains(labels, p.label) {
-			return fault(p.key, "is %q, which is none of the sweep's policies %q", p.label, labels)
-		}
-	}
 	var axes []string
 	for _, a := range s.File.Axes {
 		axes = append(axes, a.Name)
@@ -231,9 +222,15 @@ func (s *Sweep) checkFigure(name string) error {
 	if f.Y == "" && len(axes) > 1 {
 		f.Y = axes[slices.IndexFunc(axes, func(n string) bool { return n != f.X })]
 	}
-	for _, a := range []struct{ key, name string }{{"x", f.X}, {"y", f.Y}} {
-		if a.name != "" && !slices.Contains(axes, a.name) {
-			return fault(a.key, "is %q, which is none of the axes %q", a.name, axes)
+	for _, c := range []struct {
+		key, name, all string
+		known          []string
+	}{
+		{"policy", f.Policy, "sweep's policies", labels}, {"baseline", f.Baseline, "sweep's policies", labels},
+		{"x", f.X, "axes", axes}, {"y", f.Y, "axes", axes},
+	} {
+		if c.name != "" && !slices.Contains(c.known, c.name) {
+			return fault(c.key, "is %q, which is none of the %s %q", c.name, c.all, c.known)
 		}
 	}
 	if f.X != "" && f.X == f.Y {
@@ -253,4 +250,73 @@ func (s *Sweep) policies() []string {
 		}
 	}
 	return labels
+}
+
+// quantity matches a number and its unit, as in a resolved scenario.
+var quantity = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?)([A-Za-z/]*)$`)
+
+// scaled returns the setting that multiplies a scenario's own number. A whole number without a unit stays whole.
+func scaled(own *scenarios.Scenario, scale Scale) (string, error) {
+	fault := func(format string, args ...any) (string, error) {
+		return "", &scenarios.Error{Path: scale.Key, Msg: fmt.Sprintf(format, args...)}
+	}
+	text, err := own.Marshal()
+	if err != nil {
+		return "", err
+	}
+	var at yaml.Node
+	if err := yaml.Unmarshal(text, &at); err != nil {
+		return "", err
+	}
+	for _, key := range strings.Split(scale.Key, ".") {
+		var keys map[string]yaml.Node
+		_ = at.Decode(&keys) // fails if it is no mapping, which has no keys
+		value, known := keys[key]
+		if !known {
+			return fault("is no key of scenario %s that could be scaled", own.Name)
+		}
+		at = value
+	}
+	m := quantity.FindStringSubmatch(at.Value)
+	if at.Kind != yaml.ScalarNode || m == nil {
+		return fault("is no number in scenario %s, so it cannot be scaled", own.Name)
+	}
+	v, _ := strconv.ParseFloat(m[1], 64) // the pattern admits nothing else
+	v *= scale.Factor
+	if m[2] == "" && !strings.Contains(m[1], ".") {
+		v = math.Round(v)
+	}
+	// Six digits are enough for such a factor; more would only show rounding.
+	v, _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', 6, 64), 64)
+	return scale.Key + "=" + strconv.FormatFloat(v, 'f', -1, 64) + m[2], nil
+}
+
+// ownPolicies replaces bare names in a list of policies. The label of one of the scenario's
+// policies becomes that policy with its weights, so that sweeps need not repeat them.
+func ownPolicies(own *scenarios.Scenario, list string) (string, error) {
+	if list == "" {
+		return "", nil
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal([]byte(list), &tree); err != nil || len(tree.Content) != 1 {
+		return list, nil // the scenario's own checks report it
+	}
+	for i, n := range tree.Content[0].Content {
+		at := slices.IndexFunc(own.Policies, func(p scenarios.Policy) bool { return p.Label == n.Value })
+		if n.Kind != yaml.ScalarNode || at < 0 {
+			continue
+		}
+		var full yaml.Node
+		if err := full.Encode(own.Policies[at]); err != nil {
+			return "", fmt.Errorf("policy %s: %w", n.Value, err)
+		}
+		full.Style = yaml.FlowStyle
+		tree.Content[0].Content[i] = &full
+	}
+	tree.Content[0].Style = yaml.FlowStyle
+	out, err := yaml.Marshal(&tree)
+	if err != nil {
+		return "", fmt.Errorf("policies: %w", err)
+	}
+	return strings.Join(strings.Fields(string(out)), " "), nil
 }

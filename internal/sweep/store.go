@@ -1,18 +1,22 @@
 package sweep
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
+	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
+	"github.com/netkvlab/netkvlab/internal/analysis"
+	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/scenarios"
 )
 
@@ -35,13 +39,11 @@ func (e *ChangedError) Error() string {
 
 // plan holds all that results depend on. A rerun must have the same plan.
 type plan struct {
-	Version string `json:"version"`
-	// Cells is a digest of the resolved scenarios, Inputs of the traces that they name.
-	Cells  string `json:"cells_sha256"`
-	Inputs string `json:"inputs_sha256,omitempty"`
-	Trials int    `json:"trials"`
-	// Worlds is empty for the flow world only.
-	Worlds []string `json:"worlds,omitempty"`
+	Version string   `json:"version"`
+	Cells   string   `json:"cells_sha256"`            // digest of the resolved scenarios
+	Inputs  string   `json:"inputs_sha256,omitempty"` // digest of the traces that they name
+	Trials  int      `json:"trials"`
+	Worlds  []string `json:"worlds,omitempty"` // empty for the flow world only
 }
 
 func (s *Sweep) plan(version string) (plan, error) {
@@ -68,22 +70,16 @@ func (s *Sweep) plan(version string) (plan, error) {
 		}
 		inputs.Write(data)
 	}
-	p.Cells = hex.EncodeToString(cells.Sum(nil))
+	p.Cells = fmt.Sprintf("%x", cells.Sum(nil))
 	if len(seen) > 0 {
-		p.Inputs = hex.EncodeToString(inputs.Sum(nil))
+		p.Inputs = fmt.Sprintf("%x", inputs.Sum(nil))
 	}
 	return p, nil
 }
 
-// store keeps finished trials. Each is one line, written at once. So a killed program leaves
-// whole lines, and at most one incomplete line, which is dropped.
-type store struct {
-	dir  string
-	file *os.File
-}
-
-// openStore makes a folder, or opens that of an earlier run and returns its rows.
-func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
+// openStore makes a folder, or opens that of an earlier run and returns its rows. The file keeps
+// finished trials, one per line: a killed program leaves at most one incomplete line, which is dropped.
+func openStore(dir string, s *Sweep, version string) (*os.File, []Row, error) {
 	want, err := s.plan(version)
 	if err != nil {
 		return nil, nil, err
@@ -94,21 +90,19 @@ func openStore(dir string, s *Sweep, version string) (*store, []Row, error) {
 	old, err := os.ReadFile(filepath.Join(dir, planFile))
 	switch {
 	case err == nil:
-		if err := compare(dir, s, want, old); err != nil {
-			return nil, nil, err
-		}
+		err = compare(dir, s, want, old)
 	case errors.Is(err, fs.ErrNotExist):
-		if err := begin(dir, s, want); err != nil {
-			return nil, nil, err
-		}
+		err = begin(dir, s, want)
 	default:
-		return nil, nil, fmt.Errorf("earlier sweep in %s: %w", dir, err)
+		err = fmt.Errorf("earlier sweep in %s: %w", dir, err)
+	}
+	if err != nil {
+		return nil, nil, err
 	}
 	return openCells(dir, s)
 }
 
-// begin marks an empty folder as the sweep's. It writes the plan last: without one, nothing
-// counts.
+// begin marks an empty folder as the sweep's. It writes the plan last: without one, nothing counts.
 func begin(dir string, s *Sweep, p plan) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -121,7 +115,7 @@ func begin(dir string, s *Sweep, p plan) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", planFile, err)
 	}
-	return errors.Join(writeFile(filepath.Join(dir, sweepFile), s.source), writeFile(filepath.Join(dir, planFile), append(data, '\n')))
+	return errors.Join(results.WriteFile(dir, sweepFile, s.source), results.WriteFile(dir, planFile, append(data, '\n')))
 }
 
 func compare(dir string, s *Sweep, want plan, old []byte) error {
@@ -149,7 +143,7 @@ func compare(dir string, s *Sweep, want plan, old []byte) error {
 		return changed("a trace that the scenario names has changed")
 	}
 	// Figure or comments may have changed; the results are still valid.
-	return writeFile(filepath.Join(dir, sweepFile), s.source)
+	return results.WriteFile(dir, sweepFile, s.source)
 }
 
 func firstDifference(a, b []byte) int {
@@ -163,53 +157,48 @@ func firstDifference(a, b []byte) int {
 }
 
 // openCells reads the finished trials and cuts off an incomplete last line.
-func openCells(dir string, s *Sweep) (*store, []Row, error) {
-	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE, 0o644)
+func openCells(dir string, s *Sweep) (*os.File, []Row, error) {
+	file, err := os.OpenFile(filepath.Join(dir, cellsFile), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, nil, fmt.Errorf("finished cells: %w", err)
 	}
-	st := &store{dir: dir, file: file}
-	rows, whole, err := readRows(file, s)
+	data, err := io.ReadAll(file)
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	var rows []Row
 	if err == nil {
-		err = file.Truncate(whole)
+		rows, err = readRows(data[:whole], s)
 	}
 	if err == nil {
-		_, err = file.Seek(whole, 0)
+		err = file.Truncate(int64(whole))
 	}
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("finished cells in %s: %w", dir, err), file.Close())
 	}
-	return st, rows, nil
+	return file, rows, nil
 }
 
-// readRows returns the rows and the offset after the last complete line. A repeated line counts
-// once. Two values for one trial, or a trial that the sweep does not have, are an error: another
-// program wrote to the file.
-func readRows(file *os.File, s *Sweep) (rows []Row, whole int64, err error) {
-	grid := s.grid()
-	lines := map[trial][]byte{}
-	r := bufio.NewReader(file)
-	for n := 1; ; n++ {
-		line, err := r.ReadBytes('\n')
-		if err != nil {
-			return rows, whole, nil //nolint:nilerr // the end of the file, or an incomplete last line
-		}
+// readRows returns the rows of whole lines. A repeated line counts once. Two values for one trial,
+// or a trial that the sweep does not have, are an error: another program wrote to the file.
+func readRows(data []byte, s *Sweep) (rows []Row, err error) {
+	grid, lines, n := s.grid(), map[trial][]byte{}, 0
+	for line := range bytes.Lines(data) {
+		n++
 		var row Row
 		if err := json.Unmarshal(line, &row); err != nil {
-			return nil, 0, fmt.Errorf("line %d: %w", n, err)
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
-		whole += int64(len(line))
 		t := row.trial()
 		switch before, known := lines[t]; {
 		case !grid[t]:
-			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d, world %q is no trial of this sweep: remove the line", n, t.cell, t.policy, t.seed, t.world)
+			return nil, fmt.Errorf("line %d: cell %d, policy %q, seed %d, world %q is no trial of this sweep: remove the line", n, t.cell, t.policy, t.seed, t.world)
 		case known && !bytes.Equal(before, line):
-			return nil, 0, fmt.Errorf("line %d: cell %d, policy %q, seed %d has another value than in an earlier line: remove one of them", n, t.cell, t.policy, t.seed)
+			return nil, fmt.Errorf("line %d: cell %d, policy %q, seed %d has another value than in an earlier line: remove one of them", n, t.cell, t.policy, t.seed)
 		case !known:
 			lines[t] = line
 			rows = append(rows, row)
 		}
 	}
+	return rows, nil
 }
 
 // grid is the set of the sweep's trials.
@@ -227,33 +216,133 @@ func (s *Sweep) grid() map[trial]bool {
 	return out
 }
 
-// append writes rows with one write, so that the file has all of them or, except for an
-// incomplete line, none.
-func (st *store) append(rows []Row) error {
-	var lines []byte
-	for i := range rows {
-		line, err := json.Marshal(&rows[i])
-		if err != nil {
-			return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
+// Row is one trial of a sweep: a line of cells.jsonl and of table.csv.
+type Row struct {
+	Cell   int      `json:"cell"`
+	Labels []string `json:"labels"`
+	Policy string   `json:"policy"`
+	Seed   uint64   `json:"seed"`
+	World  string   `json:"world,omitempty"` // empty in a sweep of the flow world only
+	analysis.TrialFigures
+	// Verdict and Attempts (how often it was played) are set for trials of the packet world.
+	Verdict  string   `json:"verdict,omitempty"`
+	Reasons  []string `json:"reasons,omitempty"`
+	Attempts int      `json:"attempts,omitempty"`
+	// Gaps are the packet world's means minus the flow world's, by column, in ms.
+	Gaps map[string]float64 `json:"gaps,omitempty"`
+}
+
+// gapColumns are the columns of a row's gaps: packet - flow, which is transport (packet -
+// replay) + decisions (replay - flow), over the requests that completed in all three.
+var gapColumns = []string{
+	"ttft_gap", "ttft_transport", "ttft_decisions", "transfer_gap", "transfer_transport", "transfer_decisions",
+}
+
+// gaps compares one trial in three worlds.
+func gaps(packet, replay, flow []results.Record) map[string]float64 {
+	byID := func(records []results.Record) map[int]*results.Record {
+		out := map[int]*results.Record{}
+		for i := range records {
+			if r := &records[i]; r.Status == results.Completed && r.TTFTMS != nil {
+				out[r.ID] = r
+			}
 		}
-		lines = append(append(lines, line...), '\n')
+		return out
 	}
-	if _, err := st.file.Write(lines); err != nil {
-		return fmt.Errorf("keep a finished trial in %s: %w", st.dir, err)
+	replayed, flowing := byID(replay), byID(flow)
+	n, out := 0.0, map[string]float64{}
+	for id, p := range byID(packet) {
+		if r, f := replayed[id], flowing[id]; r != nil && f != nil {
+			n++
+			out["ttft_transport"] += *p.TTFTMS - *r.TTFTMS
+			out["ttft_decisions"] += *r.TTFTMS - *f.TTFTMS
+			out["transfer_transport"] += p.TransferMS - r.TransferMS
+			out["transfer_decisions"] += r.TransferMS - f.TransferMS
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	for column := range out {
+		out[column] /= n
+	}
+	out["ttft_gap"] = out["ttft_transport"] + out["ttft_decisions"]
+	out["transfer_gap"] = out["transfer_transport"] + out["transfer_decisions"]
+	return out
+}
+
+// WriteCSV writes the rows as one tidy table: a line per trial, a column per axis, and a column
+// per metric; a figure that a trial does not have is empty. A sweep of the packet world also has
+// columns for world, verdict, attempts and gaps.
+func WriteCSV(w io.Writer, s *Sweep, rows []Row) error {
+	c := csv.NewWriter(w)
+	head, _ := new(Row).columns(s)
+	lines := [][]string{head}
+	for i := range rows {
+		_, line := rows[i].columns(s)
+		lines = append(lines, line)
+	}
+	if err := c.WriteAll(lines); err != nil {
+		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
 }
 
-func (st *store) close() error { return errors.Join(st.file.Sync(), st.file.Close()) }
+// columns returns the names of the table's columns and the row's texts in them.
+func (r *Row) columns(s *Sweep) (names, texts []string) {
+	add := func(name, text string) { names, texts = append(names, name), append(texts, text) }
+	add("cell", strconv.Itoa(r.Cell))
+	for i, a := range s.File.Axes {
+		add(a.Name, s.Cells[r.Cell].Labels[i])
+	}
+	add("policy", r.Policy)
+	add("seed", strconv.FormatUint(r.Seed, 10))
+	if s.Packet() {
+		attempts := ""
+		if r.Attempts > 0 {
+			attempts = strconv.Itoa(r.Attempts)
+		}
+		add("world", r.World)
+		add("verdict", r.Verdict)
+		add("attempts", attempts)
+	}
+	add("submitted", strconv.Itoa(r.Submitted))
+	add("completed", strconv.Itoa(r.Completed))
+	for _, m := range analysis.Metrics() {
+		add(m.Name, number(r.Value(m.Name)))
+	}
+	if s.Packet() {
+		for _, name := range gapColumns {
+			text := ""
+			if v, ok := r.Gaps[name]; ok {
+				text = number(v)
+			}
+			add(name, text)
+		}
+	}
+	return names, texts
+}
 
-// writeFile replaces a file at once: readers see the old one or the new one.
-func writeFile(path string, data []byte) error {
-	tmp := path + ".new"
-	if err := os.WriteFile(tmp, data, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+// number writes six digits: more than the accuracy of a trial, and the same on every machine.
+func number(v float64) string {
+	if math.IsNaN(v) {
+		return ""
 	}
-	if err := os.Rename(tmp, path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
+	return strconv.FormatFloat(v, 'g', 6, 64)
+}
+
+// WriteVerdicts writes the verdicts on the packet world's trials, and how many attempts were
+// spoiled. It writes nothing for a sweep of the flow world.
+func WriteVerdicts(w io.Writer, rows []Row) {
+	count, spoiled := map[string]int{}, 0
+	for i := range rows {
+		if r := &rows[i]; r.Verdict != "" {
+			count[r.Verdict]++
+			spoiled += r.Attempts - 1
+		}
 	}
-	return nil
+	if len(count) > 0 {
+		fmt.Fprintf(w, "packet world: %d trials good, %d degraded, %d invalid; %d attempts were spoiled from outside and repeated\n",
+			count[results.VerdictGood], count[results.VerdictDegraded], count[results.VerdictInvalid], spoiled)
+	}
 }

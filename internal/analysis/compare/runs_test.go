@@ -18,9 +18,9 @@ func folder(t *testing.T, scenario string, meta results.Meta, records []results.
 	dir := filepath.Join(t.TempDir(), "run")
 	w, err := results.Create(dir)
 	require.NoError(t, err)
-	require.NoError(t, w.WriteScenario([]byte(scenario)))
+	require.NoError(t, w.WriteFile(results.ScenarioFile, []byte(scenario)))
 	for i := range records {
-		require.NoError(t, w.Append(&records[i]))
+		require.NoError(t, w.Append(records[i]))
 	}
 	require.NoError(t, w.Finish(analysis.Summarize(records, meta)))
 	return dir

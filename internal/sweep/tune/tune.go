@@ -1,3 +1,10 @@
+// Package tune finds the weights of cla* by a grid search in the flow world.
+//
+// CLA's score is cacheWeight x hit - loadWeight x load, so only the ratio of the two weights
+// matters. The grid is over that ratio, from cache only to load only. As in the NetKV paper, it
+// is searched on seeds, and on a slice of a trace, that the scenario itself does not use:
+// measuring a policy on the data that it was tuned on would favour it. Equal scenarios give
+// equal weights.
 package tune
 
 import (
@@ -7,6 +14,7 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -20,12 +28,9 @@ const firstSeed = 1_000_001
 
 // Options choose the metric and the size of the search.
 type Options struct {
-	// Metric is minimised (or maximised, if more is better); default ttft_mean.
-	Metric string
-	// Seeds is the number of seeds, none of them the scenario's; default 5.
-	Seeds int
-	// Jobs is the number of trials at once; 0 means one per CPU.
-	Jobs int
+	Metric string // minimised (or maximised, if more is better); default ttft_mean
+	Seeds  int    // the number of seeds, none of them the scenario's; default 5
+	Jobs   int    // the number of trials at once; 0 means one per CPU
 	// Progress is called after every trial, one call at a time.
 	Progress func(done, total int)
 }
@@ -37,18 +42,15 @@ type Result struct {
 	// Best indexes Weights.Grid. Flat counts the points, the best among them, whose paired
 	// difference from the best is within its 95 % interval or below 0.1 %.
 	Best, Flat int
-	// SpreadPct is how much worse the worst point is, in per cent of the best.
-	SpreadPct float64
+	SpreadPct  float64 // how much worse the worst point is, in per cent of the best
 }
 
-// Ratios returns the points of the grid: loadWeight for cacheWeight 1, and NaN for load only.
-func Ratios() []float64 {
-	return []float64{0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, math.NaN()}
-}
+// ratios are the points of the grid: loadWeight for cacheWeight 1, and NaN for load only.
+var ratios = []float64{0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, math.NaN()}
 
-// HeldOut returns the scenario to tune on: the same with other seeds and, for a trace, another
+// heldOut returns the scenario to tune on: the same with other seeds and, for a trace, another
 // slice of it. The string describes these seeds and this slice.
-func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, error) {
+func heldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, error) {
 	out := *s
 	out.Seeds = nil
 	for seed := uint64(firstSeed); len(out.Seeds) < seeds; seed++ {
@@ -56,16 +58,16 @@ func HeldOut(s *scenarios.Scenario, seeds int) (*scenarios.Scenario, string, err
 			out.Seeds = append(out.Seeds, seed)
 		}
 	}
-	said := fmt.Sprintf("seeds %d..%d", out.Seeds[0], out.Seeds[len(out.Seeds)-1])
+	text := fmt.Sprintf("seeds %d..%d", out.Seeds[0], out.Seeds[len(out.Seeds)-1])
 	if s.Workload.Kind != scenarios.WorkloadTrace {
-		return &out, said, nil
+		return &out, text, nil
 	}
 	t, err := slice(s)
 	if err != nil {
 		return nil, "", err
 	}
 	out.Workload.Trace = t
-	return &out, fmt.Sprintf("%s of the trace from %v, %s", t.Length, t.Start, said), nil
+	return &out, fmt.Sprintf("%s of the trace from %v, %s", t.Length, t.Start, text), nil
 }
 
 // slice returns a window of the trace next to the scenario's: after it, or else before it.
@@ -74,16 +76,12 @@ func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 	if t.Length == 0 {
 		return nil, &scenarios.Error{Path: "workload.trace.length", Msg: s.Name + ": 0s takes the trace to its end, which leaves nothing to tune on: give it a length, such as 30m"}
 	}
-	after := t
+	after, before := t, t
 	after.Start += t.Length
-	if held, ok := requests(s, &after); ok {
-		return held, nil
-	}
-	before := t
 	before.Start, before.Length = max(0, t.Start-t.Length), min(t.Length, t.Start)
-	if before.Length > 0 {
-		if held, ok := requests(s, &before); ok {
-			return held, nil
+	for _, window := range []*scenarios.Trace{&after, &before} {
+		if window.Length > 0 && enough(s, window) {
+			return window, nil
 		}
 	}
 	return nil, &scenarios.Error{Path: "workload.trace.length", Msg: fmt.Sprintf(
@@ -93,47 +91,43 @@ func slice(s *scenarios.Scenario) (*scenarios.Trace, error) {
 // leastRequests is the least number of requests in a useful slice.
 const leastRequests = 50
 
-func requests(s *scenarios.Scenario, t *scenarios.Trace) (*scenarios.Trace, bool) {
+// enough reports whether a slice of the trace holds enough requests.
+func enough(s *scenarios.Scenario, t *scenarios.Trace) bool {
 	probe := *s
 	probe.Workload.Trace = t
 	c, err := trials.New(&probe)
 	if err != nil {
-		return t, false
+		return false
 	}
 	l, err := c.Load(firstSeed)
-	return t, err == nil && len(l.Requests) >= leastRequests
+	return err == nil && len(l.Requests) >= leastRequests
 }
 
 // Check refuses invalid options.
 func (o *Options) Check() error {
-	metric, err := analysis.FindMetric(cmp.Or(o.Metric, defaultMetric))
-	switch {
-	case err != nil:
-		return err
-	case metric.Better == 0:
-		return fmt.Errorf("metric %s has no better side to tune towards", metric.Name)
-	case o.Seeds < 0 || o.Seeds > 1000:
-		return fmt.Errorf("seeds: must be 1..1000, got %d", o.Seeds)
-	}
-	return nil
+	_, err := o.metric()
+	return err
 }
 
-const (
-	defaultMetric = "ttft_mean"
-	defaultSeeds  = 5
-)
+func (o *Options) metric() (analysis.Metric, error) {
+	metric, err := analysis.FindMetric(cmp.Or(o.Metric, "ttft_mean"))
+	switch {
+	case err != nil:
+	case metric.Better == 0:
+		err = fmt.Errorf("metric %s has no better side to tune towards", metric.Name)
+	case o.Seeds < 0 || o.Seeds > 1000:
+		err = fmt.Errorf("seeds: must be 1..1000, got %d", o.Seeds)
+	}
+	return metric, err
+}
 
 // Search runs the grid.
 func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, error) {
-	if err := opt.Check(); err != nil {
-		return nil, err
-	}
-	metric, err := analysis.FindMetric(cmp.Or(opt.Metric, defaultMetric))
+	metric, err := opt.metric()
 	if err != nil {
 		return nil, err
 	}
-	opt.Seeds = cmp.Or(opt.Seeds, defaultSeeds)
-	held, said, err := HeldOut(s, opt.Seeds)
+	held, tunedOn, err := heldOut(s, cmp.Or(opt.Seeds, 5))
 	if err != nil {
 		return nil, err
 	}
@@ -142,8 +136,9 @@ func Search(ctx context.Context, s *scenarios.Scenario, opt Options) (*Result, e
 		return nil, err
 	}
 	r := judge(metric, scores)
-	r.Weights.Scenario, r.Weights.Metric, r.Weights.TunedOn = s.Name, metric.Name, said
-	r.Weights.Sensitivity = r.sensitivity()
+	r.Weights.Scenario, r.Weights.Metric, r.Weights.TunedOn = s.Name, metric.Name, tunedOn
+	r.Weights.Sensitivity = fmt.Sprintf("%d of %d points are as good as the best within the noise; the worst is %.1f %% worse",
+		r.Flat, len(r.Weights.Grid), r.SpreadPct)
 	return r, nil
 }
 
@@ -153,50 +148,38 @@ func grid(ctx context.Context, s *scenarios.Scenario, metric analysis.Metric, op
 	if err != nil {
 		return nil, err
 	}
-	points, seeds := Ratios(), s.Seeds
-	scores := make([][]float64, len(points))
+	scores := make([][]float64, len(ratios))
 	for i := range scores {
-		scores[i] = make([]float64, len(seeds))
+		scores[i] = make([]float64, len(s.Seeds))
 	}
+	var mu sync.Mutex
+	done := 0
 	g, ctx := errgroup.WithContext(ctx)
-	jobs := opt.Jobs
-	if jobs == 0 {
-		jobs = runtime.GOMAXPROCS(0)
-	}
-	g.SetLimit(jobs)
-	done := make(chan struct{}, len(points)*len(seeds))
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		n := 0
-		for range done {
-			n++
-			if opt.Progress != nil {
-				opt.Progress(n, cap(done))
-			}
-		}
-	}()
-	for j, seed := range seeds {
-		for i, ratio := range points {
+	g.SetLimit(cmp.Or(opt.Jobs, runtime.GOMAXPROCS(0)))
+	for j, seed := range s.Seeds {
+		for i, ratio := range ratios {
 			g.Go(func() error {
-				f, err := analysis.PlayTrial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: policy(ratio), Seed: seed})
+				p := policy(ratio)
+				f, err := analysis.PlayTrial(ctx, trials.Flow{Cluster: c}, trials.Trial{Policy: p, Seed: seed})
 				if err != nil {
 					return err
 				}
 				v := f.Value(metric.Name)
 				if math.IsNaN(v) {
-					return fmt.Errorf("%s: no request gave a %s (weights %g and %g, seed %d)", s.Name, metric.Name, policy(ratio).CacheWeight, policy(ratio).LoadWeight, seed)
+					return fmt.Errorf("%s: no request gave a %s (weights %g and %g, seed %d)", s.Name, metric.Name, p.CacheWeight, p.LoadWeight, seed)
 				}
 				scores[i][j] = v
-				done <- struct{}{}
+				mu.Lock()
+				defer mu.Unlock()
+				done++
+				if opt.Progress != nil {
+					opt.Progress(done, len(ratios)*len(s.Seeds))
+				}
 				return nil
 			})
 		}
 	}
-	err = g.Wait()
-	close(done)
-	<-told
-	return scores, err
+	return scores, g.Wait()
 }
 
 func policy(ratio float64) scenarios.Policy {
@@ -211,8 +194,9 @@ func policy(ratio float64) scenarios.Policy {
 func judge(metric analysis.Metric, scores [][]float64) *Result {
 	r := &Result{Metric: metric}
 	sign := float64(-metric.Better) // less is better after this multiplication
+	best, _ := analysis.Mean(scores[0])
 	worst := math.Inf(-1)
-	for i, ratio := range Ratios() {
+	for i, ratio := range ratios {
 		mean, ci := analysis.Mean(scores[i])
 		if math.IsNaN(ci) {
 			ci = 0
@@ -221,12 +205,11 @@ func judge(metric analysis.Metric, scores [][]float64) *Result {
 		r.Weights.Grid = append(r.Weights.Grid, scenarios.WeightScore{
 			CacheWeight: p.CacheWeight, LoadWeight: p.LoadWeight, Score: round(mean), CI95: round(ci),
 		})
-		if sign*mean < sign*meanOf(scores[r.Best]) {
-			r.Best = i
+		if sign*mean < sign*best {
+			r.Best, best = i, mean
 		}
 		worst = max(worst, sign*mean)
 	}
-	best := meanOf(scores[r.Best])
 	r.SpreadPct = 100 * math.Abs((worst-sign*best)/best)
 	for i := range scores {
 		diff := make([]float64, len(scores[i]))
@@ -238,20 +221,9 @@ func judge(metric analysis.Metric, scores [][]float64) *Result {
 			r.Flat++
 		}
 	}
-	win := r.Weights.Grid[r.Best]
-	r.Weights.CacheWeight, r.Weights.LoadWeight = win.CacheWeight, win.LoadWeight
+	r.Weights.CacheWeight, r.Weights.LoadWeight = r.Weights.Grid[r.Best].CacheWeight, r.Weights.Grid[r.Best].LoadWeight
 	return r
-}
-
-func meanOf(v []float64) float64 {
-	m, _ := analysis.Mean(v)
-	return m
 }
 
 // round limits the digits in the file to the accuracy of the search.
 func round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
-
-func (r *Result) sensitivity() string {
-	return fmt.Sprintf("%d of %d points are as good as the best within the noise; the worst is %.1f %% worse",
-		r.Flat, len(r.Weights.Grid), r.SpreadPct)
-}

@@ -31,7 +31,7 @@ func TestSearchIsTheSameEveryTimeAndItsWinnerIsTheLeast(t *testing.T) {
 	b, err := Search(t.Context(), load(t), Options{Seeds: 2, Jobs: 1})
 	require.NoError(t, err)
 	assert.Equal(t, a, b)
-	assert.Equal(t, 2*len(Ratios()), calls)
+	assert.Equal(t, 2*len(ratios), calls)
 	for _, p := range a.Weights.Grid {
 		assert.GreaterOrEqual(t, p.Score, a.Weights.Grid[a.Best].Score)
 	}
@@ -47,7 +47,7 @@ func TestMoreIsBetterWhereItIs(t *testing.T) {
 	t.Parallel()
 	slo, err := analysis.FindMetric("slo")
 	require.NoError(t, err)
-	scores := make([][]float64, len(Ratios()))
+	scores := make([][]float64, len(ratios))
 	for i := range scores {
 		scores[i] = []float64{0.5, 0.6}
 	}
@@ -61,7 +61,7 @@ func TestMoreIsBetterWhereItIs(t *testing.T) {
 func TestTuningUsesNoSeedOfTheScenario(t *testing.T) {
 	t.Parallel()
 	s := load(t, fmt.Sprintf("seeds=[1, %d]", firstSeed+1))
-	held, said, err := HeldOut(s, 3)
+	held, said, err := heldOut(s, 3)
 	require.NoError(t, err)
 	assert.Equal(t, []uint64{firstSeed, firstSeed + 2, firstSeed + 3}, held.Seeds)
 	assert.Equal(t, []uint64{1, firstSeed + 1}, s.Seeds, "the scenario is left alone")
@@ -91,7 +91,7 @@ func TestATraceIsTunedOnTheSliceBesideTheScenarios(t *testing.T) {
 			t.Parallel()
 			s, err := scenarios.Load("trace-mooncake", "workload.trace.file="+file, "workload.trace.start="+tt.start, "workload.trace.length="+tt.length)
 			require.NoError(t, err)
-			held, _, err := HeldOut(s, 1)
+			held, _, err := heldOut(s, 1)
 			require.NoError(t, err)
 			want, err := time.ParseDuration(tt.want)
 			require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestOptionsAreChecked(t *testing.T) {
 
 func TestTheGridReachesFromCacheAloneToLoadAlone(t *testing.T) {
 	t.Parallel()
-	r := Ratios()
+	r := ratios
 	assert.InDelta(t, 0, policy(r[0]).LoadWeight, 0)
 	last := policy(r[len(r)-1])
 	assert.InDelta(t, 0, last.CacheWeight, 0)

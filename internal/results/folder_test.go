@@ -2,6 +2,7 @@ package results
 
 import (
 	"encoding/csv"
+	"encoding/json"
 	"errors"
 	"math"
 	"math/rand/v2"
@@ -43,10 +44,10 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	w, err := Create(dir)
 	require.NoError(t, err)
 	for i := range records {
-		require.NoError(t, w.Append(&records[i]))
+		require.NoError(t, w.Append(records[i]))
 	}
 	machine := &Machine{Kernel: "6.18.0", CongestionControls: []string{}, Sysctls: map[string]string{}, Runtimes: map[string]string{}}
-	require.NoError(t, w.WriteScenario([]byte("name: made-up\n")))
+	require.NoError(t, w.WriteFile(ScenarioFile, []byte("name: made-up\n")))
 	require.NoError(t, w.WriteHost(machine))
 	summary := madeSummary()
 	require.NoError(t, w.Finish(summary))
@@ -57,7 +58,11 @@ func TestRunFolderReadsBackAsWritten(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, records, run.Records)
 	assert.Equal(t, summary, run.Summary)
-	assert.Equal(t, machine, run.Host)
+	data, err := os.ReadFile(filepath.Join(dir, HostFile))
+	require.NoError(t, err)
+	var host Machine
+	require.NoError(t, json.Unmarshal(data, &host))
+	assert.Equal(t, *machine, host)
 	assert.Equal(t, "name: made-up\n", string(run.Scenario))
 }
 
@@ -87,7 +92,7 @@ func TestKilledRunKeepsItsLinesUnderThePartialName(t *testing.T) {
 	w, err := Create(dir)
 	require.NoError(t, err)
 	records := madeRun(2)
-	require.NoError(t, w.Append(&records[0]))
+	require.NoError(t, w.Append(records[0]))
 	require.NoError(t, w.Flush()) // the process dies after this line
 	data, err := os.ReadFile(filepath.Join(dir, RequestsFile+partialSuffix))
 	require.NoError(t, err)
@@ -99,7 +104,7 @@ func TestKilledRunKeepsItsLinesUnderThePartialName(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnfinished)
 	require.ErrorContains(t, err, RequestsFile+partialSuffix)
 	require.NoError(t, w.Close())
-	require.Error(t, w.Append(&records[1]), "closed is closed")
+	require.Error(t, w.Append(records[1]), "closed is closed")
 }
 
 func TestDiscardLeavesNothingBehind(t *testing.T) {
@@ -107,7 +112,7 @@ func TestDiscardLeavesNothingBehind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	w, err := Create(dir)
 	require.NoError(t, err)
-	require.NoError(t, w.WriteScenario([]byte("name: x\n")))
+	require.NoError(t, w.WriteFile(ScenarioFile, []byte("name: x\n")))
 	require.NoError(t, w.Discard())
 	assert.NoDirExists(t, dir)
 	require.NoError(t, w.Discard(), "twice is once")
@@ -158,7 +163,7 @@ func TestSeedsBeyondFloatsSurvive(t *testing.T) {
 	r := madeRecord(rand.New(rand.NewPCG(1, 1)), WorldFlow, "rr", math.MaxUint64, 0)
 	w, err := Create(dir)
 	require.NoError(t, err)
-	require.NoError(t, w.Append(&r))
+	require.NoError(t, w.Append(r))
 	require.NoError(t, w.Finish(madeSummary()))
 	run, err := Open(dir)
 	require.NoError(t, err)
@@ -172,7 +177,7 @@ func TestRecordThatIsNoJSONIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	r := madeRecord(rand.New(rand.NewPCG(1, 1)), WorldFlow, "rr", 1, 3)
 	r.TransferMS = math.NaN()
-	require.ErrorContains(t, w.Append(&r), "request 3")
+	require.ErrorContains(t, w.Append(r), "request 3")
 	require.NoError(t, w.Close())
 }
 
@@ -186,7 +191,7 @@ func TestConcurrentAppendsKeepLinesWhole(t *testing.T) {
 	for part := range 4 {
 		wg.Go(func() {
 			for i := part; i < len(records); i += 4 {
-				assert.NoError(t, w.Append(&records[i]))
+				assert.NoError(t, w.Append(records[i]))
 			}
 		})
 	}
@@ -202,7 +207,7 @@ func TestLinkSamplesAreCSV(t *testing.T) {
 	dir := t.TempDir()
 	w, err := Create(dir)
 	require.NoError(t, err)
-	require.NoError(t, w.AppendLink(LinkSample{
+	require.NoError(t, w.AppendLinks(LinkSample{
 		TimeMS: 250, World: WorldPacket, Policy: "cla, tuned", Seed: 1, Link: "tor0-0-agg0-1", Direction: "up",
 		BytesEmulated: 1 << 33, Utilization: 0.5, Drops: 3, BacklogBytes: 65536, Marks: 9,
 	}))
@@ -243,9 +248,9 @@ func TestFullDiskIsReported(t *testing.T) {
 	w.requests.buf.Reset(full)
 
 	r := madeRecord(rand.New(rand.NewPCG(1, 1)), WorldPacket, "rr", 1, 0)
-	require.NoError(t, w.Append(&r), "still in the buffer")
+	require.NoError(t, w.Append(r), "still in the buffer")
 	require.ErrorIs(t, w.Flush(), syscall.ENOSPC)
-	require.ErrorIs(t, w.Append(&r), syscall.ENOSPC, "the error stays")
+	require.ErrorIs(t, w.Append(r), syscall.ENOSPC, "the error stays")
 	require.ErrorIs(t, w.Finish(madeSummary()), syscall.ENOSPC)
 	_, err = Open(dir)
 	require.Error(t, err, "no summary over lost rows")

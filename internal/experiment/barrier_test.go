@@ -20,20 +20,20 @@ func TestLanesBeginTogetherAndNoneWaitsForOneThatHasLeft(t *testing.T) {
 			defer mu.Unlock()
 			m[time.Since(start)]++
 		}
-		g := newGate(3)
+		b := newBarrier(3)
 		var wg sync.WaitGroup
 		for i, trials := range []int{1, 2, 2} {
 			wg.Go(func() {
-				defer g.leave()
+				defer b.leave()
 				for n := range trials {
 					time.Sleep(time.Duration(i+1) * time.Second) // to get ready
-					g.wait()
+					b.wait()
 					note(begun)
 					time.Sleep(time.Duration(10*(i+1)) * time.Second) // the trial
 					if i == 2 && n == 1 {
 						return // fails in its second trial
 					}
-					g.wait()
+					b.wait()
 					note(ended)
 				}
 			})
@@ -48,11 +48,8 @@ func TestLanesBeginTogetherAndNoneWaitsForOneThatHasLeft(t *testing.T) {
 
 func TestOneLaneWaitsForNone(t *testing.T) {
 	t.Parallel()
-	g := newGate(1)
-	g.wait()
-	g.wait()
-	g.leave()
-	var none *gate
-	none.wait()
-	none.leave()
+	b := newBarrier(1)
+	b.wait()
+	b.wait()
+	b.leave()
 }
