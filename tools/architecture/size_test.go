@@ -15,10 +15,10 @@ import (
 // switch to true as soon as the code meets its limit, and never back.
 const (
 	enforceRooms      = true
-	enforceLines      = false
+	enforceLines      = true
 	enforceFunctions  = true
-	enforceParameters = false
-	enforceMethods    = false
+	enforceParameters = true
+	enforceMethods    = true
 )
 
 func TestSizesKeepToTheirLimits(t *testing.T) {
