@@ -26,13 +26,13 @@ type Calibration struct {
 	CPUModel string    `json:"cpu_model,omitempty"`
 	CPUs     int       `json:"cpus"` // usable by this process
 	Date     time.Time `json:"date"`
-	// Steps are what a core forwards per grain, with full links and idle time left on the host.
+	// Steps are what a core forwards per grain, with half of the links full and idle time left.
 	Steps []Step `json:"steps"`
 	// OneFlow is the throughput of one flow over six hops, Saturated the most that all cores carry.
 	OneFlow   Throughput `json:"one_flow"`
 	Saturated Throughput `json:"saturated"`
-	// TimerIdle is the lateness of timers on the idle host, TimerLoaded at full links of 125
-	// Mbit/s.
+	// TimerIdle is the lateness of timers on the idle host, TimerLoaded with half of the
+	// links of 125 Mbit/s full.
 	TimerIdle   Lateness `json:"timer_idle"`
 	TimerLoaded Lateness `json:"timer_loaded"`
 	// Others is the share of the CPUs that other programs used before or after the measurement.
@@ -58,7 +58,7 @@ type Lateness struct {
 const CalibrationDir = "/var/cache/netkvlab"
 
 const (
-	calibrationFormat = 1
+	calibrationFormat = 2
 	calibrationFile   = "calibration.json"
 	// validFor bounds a calibration's age: hosts also change in ways that kernel and CPU do not
 	// show.

@@ -54,9 +54,9 @@ type Capacity struct {
 // lowest that were measured at 2, 4 and 8 segments (docs/fidelity.md).
 func Uncalibrated(cores int) Capacity {
 	return Capacity{Cores: cores, Steps: []Step{
-		{Rate: 10e6, Segments: 2, HopsPerCore: 290e3},
-		{Rate: 25e6, Segments: 4, HopsPerCore: 375e3},
-		{Rate: 100e6, Segments: 8, HopsPerCore: 650e3},
+		{Rate: 10e6, Segments: 2, HopsPerCore: 160e3},
+		{Rate: 25e6, Segments: 4, HopsPerCore: 230e3},
+		{Rate: 100e6, Segments: 8, HopsPerCore: 550e3},
 	}}
 }
 

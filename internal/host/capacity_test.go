@@ -52,8 +52,8 @@ func TestEveryCoreForwards(t *testing.T) {
 	p := paperPlan(t, 200) // links of 125 Mbit/s and more
 	_, segments := Grain(p)
 	require.Equal(t, 8, segments)
-	assert.InDelta(t, 650e3, Uncalibrated(1).Of(p), 1e-6)
-	assert.InDelta(t, 8*650e3, Uncalibrated(8).Of(p), 1e-6)
+	assert.InDelta(t, 550e3, Uncalibrated(1).Of(p), 1e-6)
+	assert.InDelta(t, 8*550e3, Uncalibrated(8).Of(p), 1e-6)
 }
 
 func TestTwiceTheScaleIsHalfTheFullLoad(t *testing.T) {

@@ -1,6 +1,7 @@
 package scaling
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -133,6 +134,18 @@ func TestFabricsSideBySideAskForAllTheirTraffic(t *testing.T) {
 	assert.Equal(t, 48, d.agents)
 	mean, _ := d.busy(1e3, 2)
 	assert.InDelta(t, 48*coresPerAgent+1800.0/2/1e3, mean, 1e-9)
+}
+
+// TestALightLastSetDoesNotHelpTheOthers: of nine trials in eight fabrics the ninth runs alone.
+func TestALightLastSetDoesNotHelpTheOthers(t *testing.T) {
+	t.Parallel()
+	trial := slices.Repeat([]slot{{hops: 100}}, 100)
+	l := &trialLoads{windows: [][]slot{trial, trial, trial}}
+	three, _ := l.sideBySide(2).busy(1e3, 1)
+	l.windows = l.windows[:2]
+	two, _ := l.sideBySide(2).busy(1e3, 1)
+	assert.InDelta(t, two, three, 1e-9)
+	assert.Greater(t, two, 0.7, "of one core")
 }
 
 func TestAChoiceSaysWhatIsExpectedToBeIdle(t *testing.T) {
