@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	callTimeout  = 5 * time.Second  // of a unary call whose context has no deadline
+	callTimeout  = 20 * time.Second // of a unary call whose context has no deadline; an overloaded host takes seconds
 	warmTimeout  = 60 * time.Second // the same for Warm, which may meet lost SYNs
 	closeTimeout = 5 * time.Second  // for an agent to end a session
 )
@@ -52,8 +52,9 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return c, nil
 }
 
-// call makes a unary call. The limit is that of a context without a deadline. Where the caller has cancelled the
-// context, call returns the context's error, so that errors.Is finds it: gRPC answers with its own status.
+// call makes a unary call. The limit is that of a context without a deadline. Where the caller
+// has cancelled the context, call returns the context's error, so that errors.Is finds it: gRPC
+// answers with its own status.
 func call[Request, Reply any](ctx context.Context, limit time.Duration,
 	method func(context.Context, Request, ...grpc.CallOption) (Reply, error), r Request, opts ...grpc.CallOption,
 ) (Reply, error) {
@@ -64,8 +65,12 @@ func call[Request, Reply any](ctx context.Context, limit time.Duration,
 		defer cancel()
 	}
 	reply, err := method(limited, r, opts...)
-	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+	switch {
+	case err == nil:
+	case errors.Is(ctx.Err(), context.Canceled):
 		err = ctx.Err()
+	case ctx.Err() == nil && limited.Err() != nil:
+		err = fmt.Errorf("no answer within %v: the agent is stopped, or the host has no CPU time for it", limit)
 	}
 	return reply, err
 }

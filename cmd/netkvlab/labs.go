@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,8 +12,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/host"
@@ -200,130 +196,4 @@ func detailTables(out io.Writer, d *lab.Detail) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\n", l.Link, l.Tier, l.Rate, l.RateEmulated, l.Up.Text(), l.Down.Text())
 	}
 	return w.Flush()
-}
-
-func downCommand(p *printer, l *labs) *cobra.Command {
-	var all bool
-	cmd := &cobra.Command{
-		Use:   "down LAB | --all",
-		Short: "Remove a lab, whatever state it is in",
-		Long: `Removes a lab's agents, namespaces and state. It works from the kernel's own state,
-so it also removes labs whose folder is lost or damaged, and it touches nothing
-that is not marked as the lab's. What up --parallel made beside a lab goes with it.
-
-Agents, and commands that exec started, get SIGTERM and two seconds. Programs that
-something else started in a node's network (nsenter, ip netns exec) are named and left
-alone, and so is the shell that down is called from: the network around them loses its
-name and its links, and ends with them.`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if all == (len(args) == 1) {
-				return usagef("name one lab, or --all (see `netkvlab ps`)")
-			}
-			opt, err := l.options("", false)
-			if err != nil {
-				return err
-			}
-			defer opt.Progress.Close()
-			names := args
-			if all {
-				if names, err = lab.All(cmd.Context(), opt); err != nil {
-					return err
-				}
-			}
-			engines := opt.Engines(names) // before the removal, which also removes the labs' engine addresses
-			removed, err := lab.DownAll(cmd.Context(), names, opt)
-			if all {
-				err = errors.Join(err, dropImages(cmd.Context(), opt, engines))
-			}
-			opt.Progress.Close()
-			if len(removed) > 0 || err == nil {
-				err = errors.Join(err, show(p, removed, removedText))
-			}
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&all, "all", false, "remove every lab on this host, and the agent images")
-	return cmd
-}
-
-// dropImages removes the agent images: --all leaves nothing of any lab on the host. The
-// calibration belongs to the host and stays.
-func dropImages(ctx context.Context, opt lab.Options, engines []*docker.Engine) error {
-	var errs []error
-	for _, engine := range engines {
-		images, err := engine.RemoveImages(ctx)
-		for _, ref := range images {
-			opt.Progress.Note("removed image %s", ref)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func removedText(w io.Writer, removed []lab.Removed) error {
-	for _, r := range removed {
-		containers := ""
-		if r.Containers > 0 {
-			containers = fmt.Sprintf("%d containers, ", r.Containers)
-		}
-		if r.Nothing {
-			fmt.Fprintf(w, "%s: nothing to remove\n", r.Lab)
-		} else {
-			fmt.Fprintf(w, "%s: removed %d namespaces, %sended %d processes\n", r.Lab, r.Namespaces, containers, r.Processes)
-		}
-		for _, n := range r.Notes {
-			fmt.Fprintf(w, "  %s\n", n)
-		}
-	}
-	if len(removed) == 0 {
-		fmt.Fprintln(w, "no labs")
-	}
-	return nil
-}
-
-// exitStatus is the exit code of the command that was run.
-type exitStatus int
-
-func (e exitStatus) Error() string { return "" }
-
-func execCommand(p *printer, l *labs) *cobra.Command {
-	return &cobra.Command{
-		Use:   "exec LAB NODE -- CMD [ARG...]",
-		Short: "Run a command inside a node's network namespace",
-		Example: `  netkvlab exec quickstart p0 -- ip route
-  netkvlab exec quickstart tor0-0 -- tc -s qdisc`,
-		Args: cobra.MinimumNArgs(3),
-		// The command inherits none of our descriptors: making the options closes them to it.
-		RunE: l.command(func(ctx context.Context, args []string, _ lab.Options) error {
-			signals, stop := commandsSignals()
-			defer stop()
-			code, err := lab.Exec(ctx, nodes.ExecSpec{
-				Lab: args[0], Node: args[1], Command: args[2:], Signals: signals,
-				In: os.Stdin, Out: p.stdout, Err: p.stderr,
-			})
-			if err == nil && code != 0 {
-				err = exitStatus(code)
-			}
-			return err
-		}),
-	}
-}
-
-// commandsSignals receives the signals that would end netkvlab, so that they are forwarded to
-// the command: a shell continues after Ctrl-C, and tcpdump prints its counts. On a terminal the
-// command is in our foreground process group and gets Ctrl-C directly.
-func commandsSignals() (<-chan os.Signal, func()) {
-	signal.Reset(unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
-	passed, dropped := make(chan os.Signal, 4), make(chan os.Signal, 1)
-	notify(passed, unix.SIGTERM, unix.SIGHUP)
-	if term.IsTerminal(int(os.Stdin.Fd())) {
-		notify(dropped, unix.SIGINT, unix.SIGQUIT)
-	} else {
-		notify(passed, unix.SIGINT)
-	}
-	return passed, func() {
-		signal.Stop(passed)
-		signal.Stop(dropped)
-	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/netkvlab/netkvlab/internal/analysis/compare"
 	"github.com/netkvlab/netkvlab/internal/experiment"
 	"github.com/netkvlab/netkvlab/internal/lab"
 	"github.com/netkvlab/netkvlab/internal/packetworld"
@@ -283,73 +282,4 @@ func (f *runFlags) limit(s scenarios.Scenario) (*trials.Cluster, error) {
 		return nil, err
 	}
 	return trials.New(&s)
-}
-
-func simCommand(p *printer) *cobra.Command {
-	var f runFlags
-	cmd := &cobra.Command{
-		Use:   "sim SCENARIO",
-		Short: "Run a scenario in the flow world alone: no root, no lab",
-		Long: `The same requests, policies and instance model as up, over max-min fair shares of the same
-topology on a virtual clock. Nothing of the host is touched, and the same seed gives the same bytes.`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := scenarios.Load(args[0], f.settings...)
-			if err != nil {
-				return err
-			}
-			if err := f.apply(s); err != nil {
-				return err
-			}
-			if s.Scale.Rate == 0 {
-				s.Scale.Rate = 1 // auto depends on what a host carries, but no packets are sent here
-			}
-			c, err := trials.New(s)
-			if err != nil {
-				return err
-			}
-			return f.run(p, c, lab.NewProgress(p.stderr), func(o experiment.Options) (*experiment.Outcome, error) {
-				return experiment.Simulate(cmd.Context(), o)
-			})
-		},
-	}
-	f.add(cmd)
-	addSettings(cmd, &f.settings)
-	return cmd
-}
-
-func compareCommand(p *printer) *cobra.Command {
-	var baselines []string
-	cmd := &cobra.Command{
-		Use:   "compare RUN RUN...",
-		Short: "Compare the gains of runs, or of a run and another simulator",
-		Long: `Each RUN is a run folder, a run folder and one of its worlds (RUN:packet, RUN:flow, RUN:replay), or
-a CSV file of another simulator with the columns
-
-  policy,seed,id,ttft_ms,transfer_ms[,status]
-
-where seed and id name the request as in requests.jsonl. Requests that all have are compared in
-pairs; whatever keeps runs from being compared is said.`,
-		Example: `  netkvlab compare run-a run-b
-  netkvlab compare run-a run-a:flow
-  netkvlab compare run-a simulator.csv --output json`,
-		Args: cobra.MinimumNArgs(2),
-		RunE: func(_ *cobra.Command, args []string) error {
-			sources := make([]*compare.Source, len(args))
-			for i, arg := range args {
-				var err error
-				if sources[i], err = compare.Load(arg); err != nil {
-					return usagef("%w", err)
-				}
-			}
-			c, err := compare.Compare(sources, baselines...)
-			if err != nil {
-				return usagef("%w", err)
-			}
-			return show(p, c, func(w io.Writer, c *compare.Comparison) error { return report.Compare(w, c, report.Options{}) })
-		},
-	}
-	cmd.Flags().StringSliceVar(&baselines, "baselines", nil,
-		"count gains against these policies (default: each policy against each one listed before it)")
-	return cmd
 }
