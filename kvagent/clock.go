@@ -37,7 +37,7 @@ type alarms struct {
 	timer *kernelTimer
 	done  chan struct{} // closed when run has returned
 
-	lateness atomic.Int64 // worst delay between an alarm's time and its firing, ns
+	lateness atomic.Int64 // worst delay between an alarm's time and its firing or withdrawal, ns
 
 	mu    sync.Mutex
 	queue []*alarm // by time
@@ -107,11 +107,13 @@ func (a *alarms) at(mono int64) *alarm {
 	return al
 }
 
-// stop withdraws an alarm; one that has fired, or noAlarm, is no error.
+// stop withdraws an alarm; one that has fired, or noAlarm, is no error. One that is overdue counts as late: after a stop
+// of the process, other work may come before the timer.
 func (a *alarms) stop(al *alarm) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if i := slices.Index(a.queue, al); i >= 0 {
+		a.lateness.Store(max(a.lateness.Load(), Monotonic()-al.at))
 		a.queue = slices.Delete(a.queue, i, i+1)
 	}
 }

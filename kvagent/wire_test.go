@@ -206,3 +206,16 @@ func TestOutboxDropsAControllerThatDoesNotRead(t *testing.T) {
 	assert.ErrorContains(t, err, "unread")
 	assert.Equal(t, outboxLimit, sent)
 }
+
+// TestAnOverdueAlarmThatIsWithdrawnWasLate: bytes that arrive at the end of a stop may be handled
+// before the timer.
+func TestAnOverdueAlarmThatIsWithdrawnWasLate(t *testing.T) {
+	t.Parallel()
+	overdue, early := &alarm{at: Monotonic() - int64(100*time.Millisecond)}, &alarm{at: Monotonic() + int64(time.Hour)}
+	a := &alarms{queue: []*alarm{overdue, early}}
+	a.stop(early)
+	assert.Zero(t, a.lateness.Load())
+	a.stop(overdue)
+	assert.GreaterOrEqual(t, a.lateness.Load(), int64(100*time.Millisecond))
+	assert.Empty(t, a.queue)
+}
