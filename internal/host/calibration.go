@@ -150,7 +150,7 @@ func Carries(dir, proc string, now time.Time) (Capacity, error) {
 func (c *Calibration) Print(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "Linux %s, %d CPUs (%s)\n\n", c.Kernel, c.CPUs, c.CPUModel)
-	fmt.Fprintln(t, "LINKS\tSEGMENTS A BURST\tPACKET-HOPS/S A CORE")
+	fmt.Fprintln(t, "LINKS\tSEGMENTS PER BURST\tPACKET-HOPS/S PER CORE")
 	for _, s := range c.Steps {
 		fmt.Fprintf(t, "%s\t%d\t%s\n", s.Rate, s.Segments, thousands(s.HopsPerCore))
 	}

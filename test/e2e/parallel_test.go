@@ -194,7 +194,7 @@ func TestAutoGoesByTheCalibration(t *testing.T) {
 		return o.code == 0 || !strings.Contains(o.stderr, "when the host is quiet")
 	})
 	require.Zero(t, o.code, o.stderr)
-	assert.Contains(t, o.stdout, "PACKET-HOPS/S A CORE")
+	assert.Contains(t, o.stdout, "PACKET-HOPS/S PER CORE")
 	c, err := host.ReadCalibration(host.CalibrationDir)
 	require.NoError(t, err)
 	require.Len(t, c.Steps, 5)
