@@ -70,7 +70,7 @@ func call[Request, Reply any](ctx context.Context, limit time.Duration,
 	case errors.Is(ctx.Err(), context.Canceled):
 		err = ctx.Err()
 	case ctx.Err() == nil && limited.Err() != nil:
-		err = fmt.Errorf("no answer within %v: the agent is stopped, or the host has no CPU time for it", limit)
+		err = fmt.Errorf("no answer within %v, so the agent is stopped or the host has no CPU time for it: %w", limit, err)
 	}
 	return reply, err
 }

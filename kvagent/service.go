@@ -48,6 +48,7 @@ func (s *service) Configure(_ context.Context, r *control.ConfigureRequest) (*co
 	if err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "configure %s: %v", s.node, err)
 	}
+	r.Peers = nil // parsed: the table of paths need not stay in memory twice
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.session != nil {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/prometheus/procfs"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
@@ -209,30 +208,58 @@ var errPrivateMounts = errors.New("this process has mounts of its own (as under 
 // not see: it is in a separate mount namespace, which does not propagate its mounts to
 // that of the first process. Where /proc does not show this, nothing is refused.
 func CheckMounts() error {
-	if proc, err := procfs.NewDefaultFS(); err == nil && !visible(proc) {
+	own, errOwn := os.ReadFile("/proc/self/mountinfo")
+	first, errFirst := os.ReadFile("/proc/1/mountinfo")
+	if errOwn == nil && errFirst == nil && !visible(string(own), string(first)) {
 		return fmt.Errorf("%s: %w", NetnsDir, errPrivateMounts)
 	}
 	return nil
 }
 
+// mountPoint is a mount as in a line of mountinfo (proc(5)).
+type mountPoint struct {
+	id     string // the same in all mount namespaces
+	path   string
+	shared string // the peer group that sees what is mounted in it; empty: none does
+}
+
+// mountPoints reads a mountinfo file. It skips lines that it does not understand: some file systems
+// put spaces into their options, at which procfs refuses the whole file.
+func mountPoints(info string) (all []mountPoint) {
+	for line := range strings.Lines(info) {
+		f := strings.Fields(line)
+		if len(f) < 7 {
+			continue
+		}
+		m := mountPoint{id: f[0], path: f[4]}
+		for _, optional := range f[6:] {
+			if optional == "-" {
+				break
+			}
+			if group, ok := strings.CutPrefix(optional, "shared:"); ok {
+				m.shared = group
+			}
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
 // visible reports whether the first process sees what this one mounts in NetnsDir. By their
 // mountinfo (proc(5)), they must have the same mount there, or two mounts of one peer
-// group. A mount's ID is the same in all mount namespaces.
-func visible(proc procfs.FS) bool {
-	own, errOwn := proc.GetMounts()
-	first, errFirst := proc.GetProcMounts(1)
-	var mine *procfs.MountInfo // that contains the folder: the last of several at one path
-	for _, m := range own {
-		inside := m.MountPoint == NetnsDir || m.MountPoint == "/" || strings.HasPrefix(NetnsDir, m.MountPoint+"/")
-		if inside && (mine == nil || len(m.MountPoint) >= len(mine.MountPoint)) {
-			mine = m
+// group.
+func visible(own, first string) bool {
+	var mine *mountPoint // that contains the folder: the last of several at one path
+	for _, m := range mountPoints(own) {
+		inside := m.path == NetnsDir || m.path == "/" || strings.HasPrefix(NetnsDir, m.path+"/")
+		if inside && (mine == nil || len(m.path) >= len(mine.path)) {
+			mine = &m
 		}
 	}
-	if errOwn != nil || errFirst != nil || mine == nil {
+	if mine == nil {
 		return true // this is unknown; the root folder may be no mount
 	}
-	return slices.ContainsFunc(first, func(m *procfs.MountInfo) bool {
-		group := m.OptionalFields["shared"]
-		return m.MountID == mine.MountID || group != "" && group == mine.OptionalFields["shared"]
+	return slices.ContainsFunc(mountPoints(first), func(m mountPoint) bool {
+		return m.id == mine.id || m.shared != "" && m.shared == mine.shared
 	})
 }

@@ -98,7 +98,12 @@ func (t *Transport) unexplained() float64 {
 	return max(0, float64(t.Retransmits)-explained) / float64(t.Segments)
 }
 
-func (t *Transport) limited() float64 { return float64(t.Limited) / float64(max(1, t.Busy)) }
+func (t *Transport) limited() float64 {
+	if t.Busy <= 0 {
+		return 0
+	}
+	return float64(t.Limited) / float64(t.Busy)
+}
 
 // cause says where a reason comes from.
 type cause int

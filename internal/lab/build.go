@@ -92,7 +92,10 @@ func Build(ctx context.Context, c *trials.Cluster, opt Options) (_ *Lab, err err
 	if err := l.connect(ctx); err != nil {
 		return nil, err
 	}
-	return l, l.record(PhaseReady, l.state.Owner)
+	if err := l.record(PhaseReady, l.state.Owner); err != nil {
+		return nil, err
+	}
+	return l, nil
 }
 
 // claim makes the lab's folder and locks it, unless such a lab exists already. A runtime with

@@ -349,7 +349,14 @@ func Inspect(ctx context.Context, name string, opt Options) (*Detail, error) {
 	return d, nil
 }
 
+// askAgent asks an agent what it does, for at most five seconds: a lab may have many that do not
+// answer.
 func askAgent(ctx context.Context, a nodes.Agent) *AgentDetail {
+	if alive, err := nodes.Alive(a); err == nil && !alive {
+		return &AgentDetail{PID: a.PID, ID: a.ID, Error: "it is dead"}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
 	var s *control.StatusResponse
 	c, err := kvagent.Dial(ctx, a.Socket)
 	if err == nil {

@@ -235,14 +235,17 @@ func (a *attempt) replay(ctx context.Context, t trials.Trial, out *Outcome) erro
 	if err != nil {
 		return err
 	}
-	if out.Transfers, err = attribution.Classify(ctx, flow.Config, out.Records, replay); err != nil {
+	out.Replay = replay
+	out.Transfers, err = attribution.Classify(ctx, flow.Config, out.Records, replay)
+	// With overlap, the bytes left after the prefill may be fewer than a port's burst. Then the
+	// classes are for the attribution only, and a trial is good without them.
+	switch {
+	case a.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone:
+		return nil
+	case err != nil:
 		return err
 	}
-	out.Replay = replay
-	// With overlap, the bytes left after the prefill may be fewer than a port's burst.
-	if a.cluster.Scenario.Transfer.Overlap == scenarios.OverlapNone {
-		a.evidence.Alone = attribution.CheckAlone(out.Transfers)
-	}
+	a.evidence.Alone = attribution.CheckAlone(out.Transfers)
 	return nil
 }
 
