@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/netkvlab/netkvlab/fabric"
 )
 
 // LinkIndex names a directed link: its place in New's capacities.
@@ -12,7 +14,7 @@ type LinkIndex int
 
 // FullSegmentFraming is the framing factor of a TCP stream of full segments
 // with time stamps on a 1500-byte MTU: a frame of 1514 bytes carries 1448.
-const FullSegmentFraming = 1514.0 / 1448
+const FullSegmentFraming = float64(fabric.FrameBytes) / fabric.SegmentBytes
 
 var (
 	// ErrUnknownFlow means that there is no such flow, or that it has ended.

@@ -25,12 +25,8 @@ import (
 // Proc is where the proc file system is mounted.
 const Proc = "/proc"
 
-const (
-	// AckShare is the packets of a transfer with its acknowledgements, divided by those without.
-	AckShare = 1.34
-	// SegmentBytes is the payload of a full segment, which is a frame of fabric.FrameBytes.
-	SegmentBytes = 1448
-)
+// AckShare is the packets of a transfer with its acknowledgements, divided by those without.
+const AckShare = 1.34
 
 // Step is what one core forwards at one grain of traffic.
 type Step struct {

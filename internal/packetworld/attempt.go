@@ -241,6 +241,9 @@ func (a *attempt) replay(ctx context.Context, t trials.Trial, out *Outcome) erro
 	// classes are for the attribution only, and a trial is good without them.
 	switch {
 	case a.cluster.Scenario.Transfer.Overlap != scenarios.OverlapNone:
+		if err != nil {
+			a.opt.Note("the classes of a trial's transfers are not known: %v", err)
+		}
 		return nil
 	case err != nil:
 		return err

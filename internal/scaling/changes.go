@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/netkvlab/netkvlab/fabric"
-	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
 	"github.com/netkvlab/netkvlab/scenarios"
@@ -44,7 +43,7 @@ func Changes(c *trials.Cluster, payload float64) ([]results.ScalingFigure, error
 		out = append(out, results.ScalingFigure{What: what, Unit: unit, Unscaled: significant(unscaled), Scaled: significant(now)})
 	}
 	if payload > 0 {
-		add("mean transfer", "packets", payload/host.SegmentBytes, payload/p.Scale.Rate/host.SegmentBytes)
+		add("mean transfer", "packets", payload/fabric.SegmentBytes, payload/p.Scale.Rate/fabric.SegmentBytes)
 	}
 	add(fmt.Sprintf("in flight on a tier %d path", tier), "packets",
 		one.narrowest*2*paper.Seconds()/fabric.FrameBytes, scaled.narrowest*2*emulated.Seconds()/fabric.FrameBytes)

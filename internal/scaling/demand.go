@@ -147,7 +147,7 @@ func windowsOf(p *fabric.Plan, records []results.Record) []slot {
 			hops = 2 * float64(r.Tier)
 		}
 		for _, st := range r.Streams {
-			spread(windows, r.TransferStartMS/width, (r.TransferStartMS+st.LastMS)/width, host.AckShare*hops*float64(st.Bytes)/host.SegmentBytes)
+			spread(windows, r.TransferStartMS/width, (r.TransferStartMS+st.LastMS)/width, host.AckShare*hops*float64(st.Bytes)/fabric.SegmentBytes)
 		}
 	}
 	return windows

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/netkvlab/netkvlab/fabric"
 	"github.com/netkvlab/netkvlab/internal/host"
 	"github.com/netkvlab/netkvlab/internal/results"
 	"github.com/netkvlab/netkvlab/internal/trials"
@@ -181,7 +182,7 @@ func TestTheLoadHoldsAllBytesOfTheTransfers(t *testing.T) {
 	require.NoError(t, err)
 	want := 0.0
 	for i := range records {
-		want += host.AckShare * 2 * float64(records[i].Tier) * float64(records[i].MovedBytesEmulated) / host.SegmentBytes
+		want += host.AckShare * 2 * float64(records[i].Tier) * float64(records[i].MovedBytesEmulated) / fabric.SegmentBytes
 	}
 	got, decoding := 0.0, 0.0
 	for _, w := range windowsOf(p, records) {

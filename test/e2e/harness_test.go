@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/netkvlab/netkvlab/fabric/kernel/ktest"
 	"github.com/netkvlab/netkvlab/internal/host/calibrate"
@@ -241,10 +242,27 @@ docker ps -aq --filter label=io.netkvlab.lab=%[1]s 2>/dev/null
 grep -lsz '^NETKVLAB_LAB=%[1]s$' /proc/[0-9]*/environ || true`, lab)), "left of %s", lab)
 }
 
+// agentOf is the process of a node's agent, of either runtime.
+func agentOf(t *testing.T, lab, node string) (pid int) {
+	t.Helper()
+	_, err := fmt.Sscan(sh(t, fmt.Sprintf(`grep -lszx 'NETKVLAB_LAB=%s' $(grep -lszx 'NETKVLAB_NODE=%s' /proc/[0-9]*/environ) | cut -d/ -f3`, lab, node)), &pid)
+	require.NoError(t, err)
+	return pid
+}
+
 // killAgent kills the agent of a lab's node as a lack of memory would.
 func killAgent(t *testing.T, lab, node string) {
 	t.Helper()
-	sh(t, fmt.Sprintf(`kill -9 $(grep -lszx 'NETKVLAB_LAB=%s' $(grep -lszx 'NETKVLAB_NODE=%s' /proc/[0-9]*/environ) | cut -d/ -f3)`, lab, node))
+	require.NoError(t, unix.Kill(agentOf(t, lab, node), unix.SIGKILL))
+}
+
+// stallAgent stops the agent of a lab's node for a while.
+func stallAgent(t *testing.T, lab, node string, d time.Duration) {
+	t.Helper()
+	pid := agentOf(t, lab, node)
+	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
+	time.Sleep(d)
+	require.NoError(t, unix.Kill(pid, unix.SIGCONT))
 }
 
 // links returns the bytes that each direction of each link has carried, from the last samples of

@@ -33,10 +33,7 @@ func TestASpoiledTrialIsRepeatedAndNoOther(t *testing.T) {
 	require.NoError(t, cmd.Start())
 	waitFor(t, 2*time.Minute, "the third trial", func() bool { return strings.Contains(errs.String(), "(trial 3 of 6)") })
 	time.Sleep(2 * time.Second) // until the middle of the trial
-	pid := agentOf(t, "e2e-spoil", "d0")
-	require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-	time.Sleep(100 * time.Millisecond)
-	require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+	stallAgent(t, "e2e-spoil", "d0", 100*time.Millisecond)
 	require.NoError(t, cmd.Wait(), errs)
 
 	s := summary(t, out)
@@ -80,11 +77,8 @@ func TestBadLuckWhileATrialIsRepeated(t *testing.T) {
 			cmd, _, errs := command(t.Context(), t.TempDir(), "up", scenario(t, "e2e-unlucky", crowded...), "--worlds", "packet", "--out", out)
 			require.NoError(t, cmd.Start())
 			waitFor(t, time.Minute, "the first trial", func() bool { return strings.Contains(errs.String(), "(trial 1 of 6)") })
-			time.Sleep(2 * time.Second) // until the middle of the trial
-			pid := agentOf(t, "e2e-unlucky", "d0")
-			require.NoError(t, unix.Kill(pid, unix.SIGSTOP))
-			time.Sleep(400 * time.Millisecond) // the agent looks at its own timers every 250 ms
-			require.NoError(t, unix.Kill(pid, unix.SIGCONT))
+			time.Sleep(2 * time.Second)                              // until the middle of the trial
+			stallAgent(t, "e2e-unlucky", "d0", 400*time.Millisecond) // it looks at its own timers every 250 ms
 			waitFor(t, time.Minute, "its repetition", func() bool { return strings.Contains(errs.String(), "attempt 2 (trial 1 of 6)") })
 			time.Sleep(time.Second)
 			tt.strike(t, cmd.Process)
@@ -120,15 +114,6 @@ func TestARunThatOverloadsTheHostIsNotRepeated(t *testing.T) {
 	assert.Equal(t, 1, s.Trials[0].Attempts, o.stdout)
 	assert.Empty(t, s.Trials[0].Spoiled)
 	assert.Contains(t, strings.Join(s.Fidelity.Reasons, "; "), "raise scale.rate")
-}
-
-// agentOf is the process of a node's agent.
-func agentOf(t *testing.T, lab, node string) int {
-	t.Helper()
-	var pid int
-	_, err := fmt.Sscan(sh(t, fmt.Sprintf("pgrep -f '[k]vagent.*/%s/agents/%s/'", lab, node)), &pid)
-	require.NoError(t, err)
-	return pid
 }
 
 // TestAPacketSweepGoesOnWhereItWasStopped: 2 loads x 3 policies x 3 seeds, interrupted once and

@@ -53,9 +53,7 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 			"nft add table inet loss; nft 'add chain inet loss f { type filter hook forward priority 0; }'; nft 'add rule inet loss f numgen random mod 100 < 8 drop'", "tor0-0", "tor0-1")},
 		{name: "an agent paused", reason: "a timer of agent d0 was", harm: func(t *testing.T, errs *buffer) func() {
 			begun(t, errs)
-			sh(t, "pkill -STOP -f '[k]vagent.*/e2e-sabotage/agents/d0/'")
-			time.Sleep(700 * time.Millisecond)
-			sh(t, "pkill -CONT -f '[k]vagent.*/e2e-sabotage/agents/d0/'")
+			stallAgent(t, "e2e-sabotage", "d0", 700*time.Millisecond)
 			return func() {}
 		}},
 		{name: "too little socket memory", reason: "waited for socket buffers", harm: func(t *testing.T, errs *buffer) func() {
