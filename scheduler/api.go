@@ -148,7 +148,7 @@ func New(name string, o PolicyOptions) (Policy, error) {
 	p := table[i]
 	switch name {
 	case "rr":
-		p.pick = new(roundRobin).pick
+		return new(roundRobin), nil
 	case "cla", "cla*":
 		if err := o.weigh(name); err != nil {
 			return nil, err

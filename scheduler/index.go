@@ -145,6 +145,10 @@ func (x *index) forget(decode int) {
 
 // match writes to depth[d] how many leading blocks each decode instance d holds.
 func (x *index) match(blocks []uint64, depth []int32) {
+	if len(blocks) == 0 {
+		clear(depth)
+		return
+	}
 	live := x.live[:0]
 	for w := range x.words {
 		x.alive[w] = ^uint64(0)
