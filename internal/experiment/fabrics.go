@@ -42,6 +42,7 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 		if fabrics, err = scaling.Parallel(ctx, c, h, min(room, work)); err != nil {
 			return nil, 0, nil, err
 		}
+		fabrics = fewest(work, fabrics)
 		f.Lab.Progress.Note("--parallel auto: %d fabrics side by side for %d trials", fabrics, work)
 	}
 	c, choice, err := scaling.Resolve(ctx, c, h, fabrics)
@@ -53,6 +54,13 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 		f.Lab.Progress.Note("%s", choice)
 	}
 	return c, fabrics, notes, nil
+}
+
+// fewest returns the smallest number of fabrics that plays the work in as few sets, one after the
+// other, as the given number does: nine trials take three sets in four fabrics and in three.
+func fewest(work, fabrics int) int {
+	parts := func(n, of int) int { return (n + of - 1) / of } // rounded up
+	return max(1, parts(work, max(1, parts(work, max(1, fabrics)))))
 }
 
 // With builds fabrics of a cluster's plan, calls work with them and removes them, also when the context ends.
