@@ -59,8 +59,9 @@ func (f *Fabrics) Resolve(ctx context.Context, c *trials.Cluster, work int) (sca
 // fewest returns the smallest number of fabrics that plays the work in as few sets, one after the
 // other, as the given number does: nine trials take three sets in four fabrics and in three.
 func fewest(work, fabrics int) int {
-	parts := func(n, of int) int { return (n + of - 1) / of } // rounded up
-	return max(1, parts(work, max(1, parts(work, max(1, fabrics)))))
+	divide := func(n, by int) int { return (n + by - 1) / by } // rounded up
+	sets := max(1, divide(work, fabrics))
+	return max(1, divide(work, sets))
 }
 
 // With builds fabrics of a cluster's plan, calls work with them and removes them, also when the context ends.

@@ -32,10 +32,10 @@ const (
 	// peakShare of the windows may be busier than peakBusy. A run is degraded when more than 2 % of
 	// them are, so half of that is a reserve.
 	peakShare, peakBusy = 0.01, 1 - host.BusyIdle
-	// idleBeside is the idle share that fabrics side by side must leave on average at the slowest
-	// links that they may have. Queues make their peaks flatter than the estimate, a plain sum.
-	// Fabrics that left 63 % were busier than peakBusy in no window, those that left 55 % in up to 5 %
-	// (3 of 12 runs were not good), those that left 31 % in 11 to 24 %.
+	// idleBeside is the idle share from which fabrics side by side may run at the slowest links that
+	// they may have, although the estimate of their peaks, a plain sum, does not fit: queues make
+	// peaks flatter. Fabrics that left 63 % were busier than peakBusy in no window, those that left
+	// 55 % in up to 5 % (though the estimate fitted), those that left 31 % in 11 to 24 %.
 	idleBeside = 0.6
 	// slowest is the lowest link rate that auto accepts for more fabrics side by side: at this rate
 	// the four segments of a burst take three milliseconds (docs/fidelity.md).
@@ -76,8 +76,8 @@ func (c Choice) String() string {
 
 // Choose returns the smallest scale at which a host carries a cluster's trials on the given
 // number of fabrics: half of the host is idle on average, and it also carries bursts. If several
-// fabrics would need links below 15 Mbit/s, it stops at 15 Mbit/s if three fifths are idle. A
-// scale given by the scenario is kept.
+// fabrics would need links below 15 Mbit/s, it stops at 15 Mbit/s if three fifths are idle,
+// whatever the estimated peaks. A scale given by the scenario is kept.
 func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int) (Choice, error) {
 	if rate := c.Scenario.Scale.Rate; rate > 0 {
 		return Choice{Rate: rate, Fabrics: fabrics}, nil
