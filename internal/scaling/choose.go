@@ -32,6 +32,11 @@ const (
 	// peakShare of the windows may be busier than peakBusy. A run is degraded when more than 2 % of
 	// them are, so half of that is a reserve.
 	peakShare, peakBusy = 0.01, 1 - host.BusyIdle
+	// besideReserve is how many times as busy as estimated the peaks of fabrics side by side may be:
+	// trials drift against each other, so that other peaks coincide than in the estimate, and the
+	// same trials at the same scale left 64 % idle in one run and 57 % in another. Four fabrics with
+	// an estimate of 81 % for the busiest hundredth were over 90 % busy in up to 5 % of the windows.
+	besideReserve = 1.25
 	// idleBeside is the idle share from which fabrics side by side may run at the slowest links that
 	// they may have, although the estimate of their peaks, a plain sum, does not fit: queues make
 	// peaks flatter. Fabrics that left 63 % were busier than peakBusy in no window, those that left
@@ -97,7 +102,7 @@ func Choose(ctx context.Context, c *trials.Cluster, h host.Capacity, fabrics int
 		}
 		choice := d.On(h, p)
 		if choice.fits() || rate == limit && choice.Idle >= idleBeside {
-			choice.Auto, choice.Fabrics = true, fabrics
+			choice.Auto = true
 			return choice, nil
 		}
 	}
@@ -161,7 +166,13 @@ func at(c *trials.Cluster, rate float64) (*fabric.Plan, error) {
 }
 
 // fits reports whether the host has enough idle time, on average and in its busiest windows.
-func (c Choice) fits() bool { return c.Idle >= idleMean && 1-c.PeakIdle <= peakBusy }
+func (c Choice) fits() bool {
+	peak := 1 - c.PeakIdle
+	if c.Fabrics > 1 {
+		peak *= besideReserve
+	}
+	return c.Idle >= idleMean && peak <= peakBusy
+}
 
 // Busy is the share of the host's cores that is needed on average: more than 1 if they are too
 // few.
@@ -176,5 +187,5 @@ func (d *Demand) On(h host.Capacity, p *fabric.Plan) Choice {
 	}
 	mean, peak := d.busy(perCore, p.Scale.Rate)
 	cores := float64(h.Cores)
-	return Choice{Rate: p.Scale.Rate, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
+	return Choice{Rate: p.Scale.Rate, Fabrics: d.fabrics, Calibrated: h.Calibrated, Idle: 1 - mean/cores, PeakIdle: 1 - peak/cores}
 }

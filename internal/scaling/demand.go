@@ -48,6 +48,7 @@ type Demand struct {
 	// number of agents in them.
 	background float64
 	agents     int
+	fabrics    int // side by side
 }
 
 // slot is one window of the time.
@@ -108,7 +109,7 @@ func foresee(ctx context.Context, c *trials.Cluster, atLeast int) (*trialLoads, 
 
 // sideBySide adds up the trials that run at the same time, one set after the other.
 func (l *trialLoads) sideBySide(fabrics int) *Demand {
-	d := &Demand{agents: fabrics * l.agents, background: float64(fabrics) * l.background}
+	d := &Demand{fabrics: fabrics, agents: fabrics * l.agents, background: float64(fabrics) * l.background}
 	for set := range slices.Chunk(l.windows, fabrics) {
 		var sum []slot
 		for n, windows := range set {

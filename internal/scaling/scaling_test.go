@@ -207,3 +207,14 @@ func TestScalesGrowBySmallSteps(t *testing.T) {
 	assert.Equal(t, 32000.0, last)
 	assert.Equal(t, 250*time.Millisecond, window)
 }
+
+func TestPeaksOfFabricsSideBySideNeedAReserve(t *testing.T) {
+	t.Parallel()
+	one := Choice{Fabrics: 1, Idle: 0.6, PeakIdle: 0.2}
+	assert.True(t, one.fits())
+	three := one
+	three.Fabrics = 3
+	assert.False(t, three.fits(), "other peaks may coincide than in the estimate")
+	three.PeakIdle = 0.3
+	assert.True(t, three.fits())
+}

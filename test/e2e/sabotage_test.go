@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"fmt"
+	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -58,6 +60,7 @@ func TestSabotageIsCaughtWithItsReason(t *testing.T) {
 		}},
 		{name: "too little socket memory", reason: "waited for socket buffers", harm: func(t *testing.T, errs *buffer) func() {
 			begun(t, errs)
+			occupySocketMemory(t)
 			limits := sh(t, "cat /proc/sys/net/ipv4/tcp_mem")
 			restore := func() { sh(t, "echo '"+strings.TrimSpace(limits)+"' > /proc/sys/net/ipv4/tcp_mem") }
 			t.Cleanup(restore) // it applies to the whole host, so restore it in any case
@@ -90,6 +93,27 @@ func begun(t *testing.T, errs *buffer) {
 	t.Helper()
 	waitFor(t, 20*time.Second, "the trial to begin", func() bool { return strings.Contains(errs.String(), "trial 1 of") })
 	time.Sleep(500 * time.Millisecond)
+}
+
+// occupySocketMemory keeps 16 MB of TCP data in sockets that nobody reads. The kernel hides up to
+// 1 MB per CPU from its limits (net.core.mem_pcpu_rsv), which is more than a small lab needs.
+func occupySocketMemory(t *testing.T) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	for range 16 {
+		sender, err := net.Dial("tcp", listener.Addr().String())
+		require.NoError(t, err)
+		receiver, err := listener.Accept()
+		require.NoError(t, err)
+		t.Cleanup(func() { _, _ = sender.Close(), receiver.Close() })
+		require.NoError(t, sender.(*net.TCPConn).SetWriteBuffer(2<<20))
+		require.NoError(t, sender.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+		_, err = sender.Write(make([]byte, 64<<20))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	t.Logf("TCP holds %s", strings.TrimSpace(sh(t, "grep TCP: /proc/net/sockstat")))
 }
 
 func spin(d time.Duration) {
