@@ -20,7 +20,7 @@ const (
 	// burst of the shapers, much shorter than a trial.
 	loneTime = 300 * time.Millisecond
 	// loneRounds bounds the rounds of the calibration when other processes on the host
-	// disturb it. One round within loneNear is enough.
+	// disturb it. Rounds whose medians are within loneNear are enough.
 	loneRounds = 5
 	loneNear   = 1.0 // percent
 	// sharing is how many transfers share a path and start together, after the lone ones.
@@ -43,25 +43,33 @@ func (w *World) Calibrate(ctx context.Context) error {
 		return err
 	}
 	off := make([][]float64, len(probes))
-	for near := false; !near && len(off[0]) < loneRounds; {
+	for !settled(off[:len(probes)-sharing]) && len(off[0]) < loneRounds {
 		got, err := w.measure(ctx, probes)
 		if err != nil {
 			return err
 		}
-		near = true
 		for i, r := range got {
 			if r.Status != results.Completed {
 				w.faults = append(w.faults, fmt.Sprintf("calibration: a transfer from %s to %s over tier %d: %s",
 					r.Prefill, r.Decode, probes[i].Tier, r.Reason))
 				return nil
 			}
-			pct := 100 * (r.TransferMS/ideal[i].TransferMS - 1)
-			off[i] = append(off[i], pct)
-			near = near && (i >= len(probes)-sharing || math.Abs(pct) <= loneNear)
+			off[i] = append(off[i], 100*(r.TransferMS/ideal[i].TransferMS-1))
 		}
 	}
 	w.calibration = summary(probes, off)
 	return nil
+}
+
+// settled reports whether each transfer's median over the rounds so far is near ideal. One round that is
+// near does not make up for one that something disturbed: the median of the two is half of that.
+func settled(off [][]float64) bool {
+	for _, rounds := range off {
+		if len(rounds) == 0 || math.Abs(median(rounds)) > loneNear {
+			return false
+		}
+	}
+	return true
 }
 
 // summary takes the median of each transfer's rounds.
